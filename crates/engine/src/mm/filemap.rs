@@ -117,6 +117,7 @@ impl Read {
             }
             ra.prev = page;
             call.done += (PAGE - at % PAGE).min(len - call.done);
+            call.alloc.forget();
             if cx.spent >= cx.slice && call.done < len {
                 return Err(Wait::YIELD.into());
             }
@@ -166,7 +167,7 @@ impl Write {
                         mm.read_page(cx, &mut call.alloc, number, page)?;
                         continue;
                     }
-                    let ac = mm.alloc_context(cx, Some(page), true);
+                    let ac = call.alloc.context(mm, cx, Some(page), true);
                     let frame = call.alloc.poll(mm, cx, &ac)?;
                     mm.add_to_page_cache(cx, frame, slot, true);
                     cx.spend(mm.costs.write);
@@ -180,6 +181,7 @@ impl Write {
             mm.mark_page_accessed(frame);
             mm.set_page_dirty(cx, frame);
             call.done += part;
+            call.alloc.forget();
             mm.balance_dirty_pages(cx)?;
             if cx.spent >= cx.slice && call.done < call.len {
                 return Err(Wait::YIELD.into());

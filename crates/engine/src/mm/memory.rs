@@ -711,7 +711,7 @@ impl Mm {
 
     /// Allocates and maps an anonymous page, and charges how it is filled: by zeroing or copying.
     fn new_anon_page(&mut self, cx: &mut Cx, fault: &mut Fault, slot: u32, filling: u64) -> Done {
-        let ac = self.alloc_context(cx, None, false);
+        let ac = fault.alloc.context(self, cx, None, false);
         let frame = fault.alloc.poll(self, cx, &ac)?;
         cx.spend(filling);
         self.frames[frame as usize].slot = slot;

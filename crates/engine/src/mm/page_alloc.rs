@@ -31,7 +31,7 @@ pub(crate) enum Mark {
 }
 
 /// The purpose of a page to be allocated, and the nodes that it may come from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct AllocContext {
     /// Node whose zonelist is walked.
     pub(crate) preferred: usize,
@@ -46,25 +46,50 @@ pub(crate) struct AllocContext {
 /// The allocation of a page for a user (`__alloc_pages`), which may have to reclaim and to sleep.
 #[derive(Debug, Default)]
 pub(crate) struct Alloc {
+    /// Where the page may come from, once that is decided.
+    context: Option<AllocContext>,
+    /// The fast path has been tried.
+    slow: bool,
     rounds_without_progress: u32,
     reclaim: Option<DirectReclaim>,
 }
 
 impl Alloc {
+    /// Where the page may come from: what [`Mm::alloc_context`] said at first.
+    pub(crate) fn context(
+        &mut self,
+        mm: &mut Mm,
+        cx: &Cx,
+        offset: Option<u32>,
+        write_cache: bool,
+    ) -> AllocContext {
+        *self.context.get_or_insert_with(|| mm.alloc_context(cx, offset, write_cache))
+    }
+
     /// Allocates a page, or goes on to do so. The frame is marked as used and is on no list; the value is
     /// then as new.
     ///
     /// # Errors
     /// The wait after which it is to be polled again, or [`Stop::OutOfMemory`].
     pub(crate) fn poll(&mut self, mm: &mut Mm, cx: &mut Cx, ac: &AllocContext) -> Result<u32, Stop> {
-        cx.spend(mm.costs.alloc);
-        if let Some(frame) = mm.get_page(cx, ac, Mark::Low, true) {
-            *self = Alloc::default();
-            return Ok(frame);
+        if !self.slow {
+            cx.spend(mm.costs.alloc);
+            if let Some(frame) = mm.get_page(cx, ac, Mark::Low, true) {
+                self.context = None;
+                return Ok(frame);
+            }
+            self.slow = true;
         }
         let frame = self.slow(mm, cx, ac)?;
         *self = Alloc::default();
         frame.ok_or(Stop::OutOfMemory)
+    }
+
+    /// Gives up: somebody else has brought the page.
+    pub(crate) fn forget(&mut self) {
+        if self.context.is_some() {
+            *self = Alloc::default();
+        }
     }
 
     /// `__alloc_pages_slowpath`, without compaction between reclaim and the next try: every allocation is of
@@ -72,9 +97,12 @@ impl Alloc {
     #[cold]
     fn slow(&mut self, mm: &mut Mm, cx: &mut Cx, ac: &AllocContext) -> Result<Option<u32>, Wait> {
         loop {
-            mm.wake_kswapds(ac);
-            if let Some(frame) = mm.get_page(cx, ac, Mark::Min, false) {
-                return Ok(Some(frame));
+            // Reclaim that was interrupted is finished, whatever has become free in the meantime.
+            if self.reclaim.is_none() {
+                mm.wake_kswapds(ac);
+                if let Some(frame) = mm.get_page(cx, ac, Mark::Min, false) {
+                    return Ok(Some(frame));
+                }
             }
             let freed = self.reclaim.get_or_insert_default().poll(mm, cx, ac)?;
             self.reclaim = None;

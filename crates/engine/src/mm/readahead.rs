@@ -226,7 +226,7 @@ impl Mm {
         if entry::frame(e).is_some() {
             return Ok(());
         }
-        let ac = self.alloc_context(cx, Some(page), false);
+        let ac = alloc.context(self, cx, Some(page), false);
         let frame = alloc.poll(self, cx, &ac)?;
         self.add_to_page_cache(cx, frame, slot, false);
         if hole && e == entry::EMPTY {
@@ -271,16 +271,21 @@ impl Mm {
             if absent {
                 let e = self.entries[slot as usize];
                 let on_disk = e != entry::EMPTY || !hole;
-                let ac = self.alloc_context(cx, Some(page), false);
                 let frame = match &mut wanted {
-                    Some((wanted, alloc)) if *wanted == page => match alloc.poll(self, cx, &ac) {
-                        Ok(frame) => Some(frame),
-                        Err(stop) => {
-                            outcome = Err(stop);
-                            None
+                    Some((wanted, alloc)) if *wanted == page => {
+                        let ac = alloc.context(self, cx, Some(page), false);
+                        match alloc.poll(self, cx, &ac) {
+                            Ok(frame) => Some(frame),
+                            Err(stop) => {
+                                outcome = Err(stop);
+                                None
+                            }
                         }
-                    },
-                    _ => self.alloc_page_light(cx, &ac),
+                    }
+                    _ => {
+                        let ac = self.alloc_context(cx, Some(page), false);
+                        self.alloc_page_light(cx, &ac)
+                    }
                 };
                 match frame {
                     Some(frame) => {

@@ -242,7 +242,7 @@ impl Mm {
                 }
             }));
         }
-        let ac = self.alloc_context(cx, None, false);
+        let ac = alloc.context(self, cx, None, false);
         let frame = alloc.poll(self, cx, &ac)?;
         let mut batch = vec![(swap, frame)];
         for slot in wanted {

@@ -312,7 +312,8 @@ fn pages_of_a_deleted_file_are_given_back_before_the_device_has_written_them() {
 #[test]
 fn who_needs_pages_that_are_on_swap_waits_for_them() {
     let mut config = config();
-    config.mm.swap_pages = 16384;
+    // Room for all pages twice over: those on their way to swap have a place there and in memory.
+    config.mm.swap_pages = 32768;
     let mut ops = vec![Op::MapAnon { region: REGION, pages: 10_000 }];
     (0..3).for_each(|_| {
         ops.extend(touches(10_000).into_iter().flat_map(|touch| [touch, Op::Compute { ns: 100_000 }]))
