@@ -135,13 +135,22 @@ pub(crate) struct ShrinkLruvec {
 /// Direct reclaim on behalf of an allocation (`try_to_free_pages`).
 #[derive(Debug)]
 pub(crate) struct DirectReclaim {
+    entry: Entry,
     scan: ScanControl,
     shrink: ShrinkLruvec,
     /// Position among the lruvecs of the zonelist.
     at: usize,
     total_scanned: u64,
-    throttled: bool,
     retried: bool,
+}
+
+/// Whether a task may reclaim yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entry {
+    New,
+    /// It waits for kswapd (`throttle_direct_reclaim`).
+    Throttled,
+    Admitted,
 }
 
 /// Statistics of one batch.
@@ -224,11 +233,11 @@ impl ShrinkLruvec {
 impl Default for DirectReclaim {
     fn default() -> Self {
         DirectReclaim {
+            entry: Entry::New,
             scan: ScanControl::new(Reclaimer::Direct, DEF_PRIORITY, SWAP_CLUSTER_MAX),
             shrink: ShrinkLruvec::default(),
             at: 0,
             total_scanned: 0,
-            throttled: false,
             retried: false,
         }
     }
@@ -247,9 +256,9 @@ impl DirectReclaim {
     }
 
     fn reclaim(&mut self, mm: &mut Mm, cx: &mut Cx, ac: &AllocContext) -> Result<u64, Wait> {
-        if !self.throttled {
-            mm.throttle_direct_reclaim(cx, ac)?;
-            self.throttled = true;
+        if self.entry != Entry::Admitted {
+            self.throttle(mm, cx, ac)?;
+            self.entry = Entry::Admitted;
             // User memory and files may use the highest possible zone, ZONE_MOVABLE.
             mm.events[ALLOCSTALL[3]] += 1;
         }
@@ -278,6 +287,21 @@ impl DirectReclaim {
             && !mm.generation.reclaim_retries
             && !lruvecs.iter().all(|&which| mm.is_unreclaimable(which));
         Ok(self.scan.reclaimed.max(u64::from(hopeful)))
+    }
+
+    /// `mm/vmscan.c:throttle_direct_reclaim`.
+    fn throttle(&mut self, mm: &mut Mm, cx: &mut Cx, ac: &AllocContext) -> Result<(), Wait> {
+        let node = ac.preferred;
+        if !mm.generation.pfmemalloc_throttle || mm.pfmemalloc_ok(node) {
+            return Ok(());
+        }
+        if self.entry == Entry::New {
+            self.entry = Entry::Throttled;
+            mm.events[vmstat::pgscan_direct_throttle] += 1;
+        }
+        mm.wakeup_kswapd(node);
+        let until = Some(cx.now() + 10 * TENTH);
+        Err(Wait { channel: Some(WaitChannel::Pfmemalloc(node)), until, why: WaitReason::Reclaim })
     }
 
     /// Goes over the lruvecs at one priority after another, until enough is freed or none is left
@@ -338,23 +362,6 @@ impl Mm {
             }
         }
         lruvecs
-    }
-
-    /// `mm/vmscan.c:throttle_direct_reclaim`.
-    fn throttle_direct_reclaim(&mut self, cx: &mut Cx, ac: &AllocContext) -> Result<(), Wait> {
-        if !self.generation.pfmemalloc_throttle {
-            return Ok(());
-        }
-        let node = ac.preferred;
-        if self.pfmemalloc_ok(node) {
-            return Ok(());
-        }
-        if !cx.again {
-            self.events[vmstat::pgscan_direct_throttle] += 1;
-        }
-        self.wakeup_kswapd(node);
-        let until = Some(cx.now() + 10 * TENTH);
-        Err(Wait { channel: Some(WaitChannel::Pfmemalloc(node)), until, why: WaitReason::Reclaim })
     }
 
     /// `allow_direct_reclaim`: more than half of the min watermarks is free, or kswapd has given up.
