@@ -210,7 +210,6 @@ pub(crate) fn operations(data: &[u8]) {
             now += 1_000_000;
             cx.start = now;
             cx.spent = 0;
-            cx.again = true;
         }
         flying.extend(mm.take_io().map(|io| io.id));
         if what & 64 != 0 {

@@ -165,7 +165,6 @@ impl Host {
     fn poll(&mut self, fault: &mut Fault) -> bool {
         let done = fault.poll(&mut self.mm, &mut self.cx);
         self.cx.start += std::mem::take(&mut self.cx.spent);
-        self.cx.again = done.is_err();
         match done {
             Ok(()) => {}
             Err(Stop::Wait(wait)) => self.cx.start = self.cx.start.max(wait.until.unwrap_or(0)),

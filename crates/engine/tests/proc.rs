@@ -37,14 +37,12 @@ fn busy(generation: &str, nodes: &[u64]) -> Mm {
     let process = mm.create_process(Policy::Local);
     let mut now = 0;
     let mut until_done = |mm: &mut Mm, call: &mut dyn FnMut(&mut Mm, &mut Cx) -> Result<(), Stop>| {
-        let mut again = false;
         loop {
             let mut cx = Cx::new(task, 0, process, now);
-            cx.again = again;
             let outcome = call(mm, &mut cx);
             now = cx.now();
             match outcome {
-                Err(Stop::Wait(_)) => again = true,
+                Err(Stop::Wait(_)) => {}
                 outcome => break outcome.unwrap_or_else(|why| panic!("{generation}: {why:?}")),
             }
             now += 10_000_000;

@@ -295,7 +295,6 @@ impl Machine {
         let task = &mut self.tasks[number];
         let op = task.op.get_or_insert_with(|| new.clone()).clone();
         let mut cx = Cx::new(number, number % self.cpus, number % self.processes, self.now);
-        cx.again = task.call.is_some();
         let outcome = self.perform(&mut cx, number, &op);
         self.now = cx.now();
         let task = &mut self.tasks[number];
@@ -322,7 +321,6 @@ impl Machine {
                         other => panic!("{other:?} instead of a fault"),
                     }
                     task.call = None;
-                    cx.again = false;
                     task.at += 1;
                 }
                 Ok(())

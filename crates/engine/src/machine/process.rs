@@ -130,7 +130,6 @@ impl Machine {
         let Kind::Thread(thread) = self.tasks[task].kind else { return };
         let process = self.threads[thread].process;
         let mut cx = self.context(task, self.processes[process].number);
-        cx.again = false;
         self.mm.exit(&mut cx);
         let group = self.threads[thread].group;
         self.groups[group].took(cx.pages);

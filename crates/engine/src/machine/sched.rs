@@ -61,9 +61,8 @@ impl Machine {
     }
 
     pub(super) fn context(&self, task: usize, process: usize) -> Cx {
-        let Task { number, again, at, .. } = self.tasks[task];
+        let Task { number, at, .. } = self.tasks[task];
         let mut cx = Cx::new(number, self.cpus.of(task), process, at);
-        cx.again = again;
         cx.slice = self.lookahead().clamp(SHORTEST_CALL_NS, LONGEST_CALL_NS);
         cx
     }
@@ -77,7 +76,6 @@ impl Machine {
         };
         let elapsed = stretch.elapsed(cx.spent);
         self.tasks[task].at += elapsed;
-        self.tasks[task].again = true;
         self.cpus.used(task, elapsed, elapsed);
         self.tell(self.tasks[task].at);
         self.sleep(task, wait, elapsed > 0);
@@ -106,10 +104,9 @@ impl Machine {
             spent: Spent::default(),
         };
         let after = slice.run();
-        let (at, mut spent, again) = (slice.at, slice.spent, slice.cx.again);
+        let (at, mut spent) = (slice.at, slice.spent);
         spent.runnable = (at - now) - spent.user - spent.system - spent.reclaim - spent.idle;
         self.tasks[task].at = at;
-        self.tasks[task].again = again;
         self.spend(task, |all| super::measure::add(all, &spent));
         self.cpus.used(task, at - now - spent.idle, at - now);
         self.tell(at);
@@ -134,14 +131,12 @@ impl Machine {
             }
             After::Exit => self.end_of_stream(task),
             After::OutOfMemory if self.oom_victim_is_going() => {
-                self.tasks[task].again = true;
                 self.sleep(task, Wait::until(at + MS, WaitReason::Reclaim), progress);
             }
             After::OutOfMemory => {
                 let thread = &mut self.threads[index];
                 thread.cursor += 1;
                 thread.call = None;
-                self.tasks[task].again = false;
                 self.groups[thread.group].fail(Failure::OutOfMemory, at, &mut self.log);
                 self.out_of_memory(process, at);
                 if self.tasks[task].state == State::Ready {

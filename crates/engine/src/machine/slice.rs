@@ -198,8 +198,6 @@ impl Slice<'_> {
         self.thread.cursor += touched as usize;
         self.spent.user += touched * cost;
         self.at += touched * elapsed;
-        // If the first touch was made again after a wait, that touch is done now.
-        self.cx.again = false;
         true
     }
 
@@ -288,14 +286,10 @@ impl Slice<'_> {
         self.group.took(std::mem::take(&mut self.cx.pages));
         match done {
             Ok(()) => {}
-            Err(Stop::Wait(wait)) => {
-                self.cx.again = true;
-                return Some(After::Wait(wait));
-            }
+            Err(Stop::Wait(wait)) => return Some(After::Wait(wait)),
             Err(Stop::OutOfMemory) => return Some(After::OutOfMemory),
             Err(Stop::Bad) => self.fail(Failure::Bad),
         }
-        self.cx.again = false;
         self.thread.call = None;
         self.thread.cursor += 1;
         self.mm.has_news().then_some(After::Slice)

@@ -52,15 +52,13 @@ pub(super) struct Task {
     pub(super) at: u64,
     /// Whether it is counted among the tasks that require the short lookahead.
     pub(super) in_reclaim: bool,
-    /// The next call repeats one that had to wait.
-    pub(super) again: bool,
     /// How many times in a row it has yielded without having used time.
     pub(super) polls: u32,
 }
 
 impl Task {
     pub(super) fn new(kind: Kind, number: usize) -> Self {
-        Task { kind, state: State::New, number, sleep: 0, at: 0, in_reclaim: false, again: false, polls: 0 }
+        Task { kind, state: State::New, number, sleep: 0, at: 0, in_reclaim: false, polls: 0 }
     }
 }
 

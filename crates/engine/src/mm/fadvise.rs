@@ -20,12 +20,23 @@ pub struct Fadvise {
     offset: u64,
     len: u64,
     advice: Advice,
+    stage: Stage,
+}
+
+/// How far the call has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    New,
+    /// `DONTNEED`: dirty pages of the range are written from this page of the file on.
+    Writes(u32),
+    /// `DONTNEED`: pages of the range are dropped.
+    Drops,
 }
 
 impl Fadvise {
     /// The call on a file that each poll names.
     pub fn new(offset: u64, len: u64, advice: Advice) -> Self {
-        Fadvise { offset, len, advice }
+        Fadvise { offset, len, advice, stage: Stage::New }
     }
 
     /// Takes the advice, or goes on to do so. `ra` is the readahead state of the open file.
@@ -33,12 +44,12 @@ impl Fadvise {
     /// # Errors
     /// [`Stop::Bad`] if there is no such file; a wait while the device takes no more writes.
     pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx, number: u32, ra: &mut RaState) -> Done {
-        let Fadvise { offset, len, advice } = *self;
+        let Fadvise { offset, len, advice, stage } = *self;
         let pages = match mm.objects.get(number as usize) {
             Some(object) if object.live && object.file => object.pages,
             _ => return Err(Stop::Bad),
         };
-        if !cx.again {
+        if stage == Stage::New {
             cx.spend(mm.costs.syscall);
         }
         let size = u64::from(pages) * PAGE;
@@ -54,10 +65,14 @@ impl Fadvise {
             }
             Advice::DontNeed => {
                 let (first, last) = ((offset / PAGE) as u32, end.div_ceil(PAGE) as u32);
-                // Before 5.16, nothing is written if the device is congested.
-                let congested = !mm.generation.reclaim_throttle && mm.is_congested();
-                if cx.again || !congested {
-                    mm.write_range(cx, number, first, last)?;
+                if stage == Stage::New {
+                    // Before 5.16, nothing is written if the device is congested.
+                    let congested = !mm.generation.reclaim_throttle && mm.is_congested();
+                    self.stage = if congested { Stage::Drops } else { Stage::Writes(first) };
+                }
+                if let Stage::Writes(at) = &mut self.stage {
+                    mm.write_range(cx, number, at, last)?;
+                    self.stage = Stage::Drops;
                 }
                 // Only whole pages are dropped; the file's last page counts as whole.
                 let (first, last) = (offset.div_ceil(PAGE) as u32, (end / PAGE) as u32);
@@ -81,9 +96,7 @@ impl Mm {
             return Err(Stop::Bad);
         };
         let (number, copies, pages) = (region.object, region.copies, region.pages);
-        if !cx.again {
-            cx.spend(self.costs.syscall);
-        }
+        cx.spend(self.costs.syscall);
         let file = self.objects[number as usize].file;
         match advice {
             Advice::Normal | Advice::Sequential | Advice::Random => region.advice = advice,
@@ -128,15 +141,14 @@ impl Mm {
         }
     }
 
-    /// Starts to write the dirty pages of a range (`__filemap_fdatawrite_range` without waiting for the
-    /// data).
-    fn write_range(&mut self, cx: &mut Cx, number: u32, first: u32, last: u32) -> Done {
-        let mut at = first;
-        while at < last {
+    /// Starts to write the dirty pages from `at` to `last` (`__filemap_fdatawrite_range` without waiting for
+    /// the data), and moves `at` on.
+    fn write_range(&mut self, cx: &mut Cx, number: u32, at: &mut u32, last: u32) -> Done {
+        while *at < last {
             if self.queue_full(cx, Device::Disk, Writer::Task) {
                 return Err(self.wait_for_room(cx, WaitReason::Io).into());
             }
-            at = self.write_run(cx, number, at, last);
+            *at = self.write_run(cx, number, *at, last);
         }
         Ok(())
     }

@@ -17,6 +17,8 @@ struct Transfer {
     offset: u64,
     len: u64,
     how: How,
+    /// It has been charged.
+    begun: bool,
     /// Bytes that are read or written.
     done: u64,
     /// `O_DIRECT`: the request has been sent.
@@ -26,7 +28,16 @@ struct Transfer {
 
 impl Transfer {
     fn new(offset: u64, len: u32, how: How) -> Self {
-        Transfer { offset, len: u64::from(len), how, done: 0, sent: false, alloc: Alloc::default() }
+        let (len, alloc) = (u64::from(len), Alloc::default());
+        Transfer { offset, len, how, begun: false, done: 0, sent: false, alloc }
+    }
+
+    /// Charges the call.
+    fn begin(&mut self, mm: &Mm, cx: &mut Cx) {
+        if !self.begun {
+            self.begun = true;
+            cx.spend(mm.costs.syscall);
+        }
     }
 
     /// `O_DIRECT`: writes and drops cached pages of the range, then sends a request to the device, and is
@@ -85,9 +96,7 @@ impl Read {
     pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx, number: u32, ra: &mut RaState) -> Done {
         let call = &mut self.0;
         let pages = mm.file_pages(number)?;
-        if !cx.again {
-            cx.spend(mm.costs.syscall);
-        }
+        call.begin(mm, cx);
         let len = call.len.min((u64::from(pages) * PAGE).saturating_sub(call.offset));
         if call.how == How::Direct {
             return call.direct(mm, cx, number, len, false);
@@ -144,9 +153,7 @@ impl Write {
     pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx, number: u32) -> Done {
         let call = &mut self.0;
         let pages = mm.file_pages(number)?;
-        if !cx.again {
-            cx.spend(mm.costs.syscall);
-        }
+        call.begin(mm, cx);
         if call.offset + call.len > u64::from(pages) * PAGE {
             return Err(Stop::Bad);
         }

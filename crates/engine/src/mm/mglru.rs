@@ -1096,7 +1096,7 @@ mod tests {
                                 for io in ios {
                                     self.mm.complete(io.id, 0);
                                 }
-                                (cx.start, cx.spent, cx.again) = (cx.now(), 0, true);
+                                (cx.start, cx.spent) = (cx.now(), 0);
                             }
                         }
                         WaitChannel::Flusher => {
@@ -1111,7 +1111,7 @@ mod tests {
 
         /// Runs an operation to its end; returns `false` if there was no memory for it.
         fn run(&mut self, mut operation: impl FnMut(&mut Mm, &mut Cx) -> Done) -> bool {
-            (self.cx.again, self.cx.slice) = (false, self.slice);
+            self.cx.slice = self.slice;
             for _ in 0..100_000 {
                 match operation(&mut self.mm, &mut self.cx) {
                     Ok(()) => {
@@ -1122,7 +1122,7 @@ mod tests {
                     Err(Stop::Wait(wait)) => {
                         self.others();
                         let until = wait.until.unwrap_or(0).max(self.cx.now() + 1000);
-                        (self.cx.start, self.cx.spent, self.cx.again) = (until, 0, true);
+                        (self.cx.start, self.cx.spent) = (until, 0);
                     }
                     Err(Stop::OutOfMemory) => return false,
                     Err(Stop::Bad) => panic!("the test asks for something that does not exist"),

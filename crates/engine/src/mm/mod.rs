@@ -256,8 +256,6 @@ pub struct Cx {
     pub cpu: usize,
     /// The task's address space.
     pub process: usize,
-    /// Whether the call is polled again after a [`Wait`].
-    pub again: bool,
     /// CPU time after which a long call should yield.
     pub slice: u64,
     /// Minor and major faults of the call.
@@ -289,7 +287,6 @@ impl Cx {
             task,
             cpu,
             process,
-            again: false,
             slice: MS,
             minor: 0,
             major: 0,
