@@ -217,6 +217,8 @@ impl Mm {
         own: u32,
         swap: u32,
     ) -> Result<u64, Stop> {
+        let ac = alloc.context(self, cx, None, false);
+        let frame = alloc.poll(self, cx, &ac)?;
         let largest = 1u32 << self.tuning.page_cluster.min(10);
         let adaptive = self.generation.swap_readahead == crate::generation::SwapReadahead::Adaptive;
         let window = if adaptive { self.swap.window(swap, largest) } else { largest };
@@ -242,8 +244,6 @@ impl Mm {
                 }
             }));
         }
-        let ac = alloc.context(self, cx, None, false);
-        let frame = alloc.poll(self, cx, &ac)?;
         let mut batch = vec![(swap, frame)];
         for slot in wanted {
             if slot != swap {
