@@ -128,6 +128,8 @@ struct Pass {
 /// The shrinking of one lruvec at the priority of a [`ScanControl`] (`mm/vmscan.c:shrink_lruvec`).
 #[derive(Debug, Default)]
 pub(crate) struct ShrinkLruvec {
+    /// It collects its writes, and has not slept since it began to.
+    plugged: bool,
     lists: Option<Pass>,
     generations: Option<super::mglru::Pass>,
 }
@@ -219,7 +221,23 @@ impl ShrinkLruvec {
         scan: &mut ScanControl,
         lruvec: usize,
     ) -> Result<(), Wait> {
-        mm.start_plug();
+        if !self.plugged {
+            self.plugged = true;
+            mm.start_plug();
+        }
+        let done = self.shrink(mm, cx, scan, lruvec);
+        // Whoever sleeps sends what it has collected, whoever yields does not.
+        self.plugged = done.is_err_and(|wait| wait.why == WaitReason::Yield);
+        done
+    }
+
+    fn shrink(
+        &mut self,
+        mm: &mut Mm,
+        cx: &mut Cx,
+        scan: &mut ScanControl,
+        lruvec: usize,
+    ) -> Result<(), Wait> {
         if mm.generation.mglru {
             return mm.lru_gen_shrink_lruvec(cx, scan, lruvec, &mut self.generations);
         }
