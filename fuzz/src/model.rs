@@ -1,6 +1,8 @@
 //! Fuzzes scenario files, and operations on the model of memory.
 
-use lotsfree_engine::mm::{Config, Cx, Fadvise, Fault, Kswapd, Mm, RaState, Read, Stop, Write};
+use lotsfree_engine::mm::{
+    Config, Cx, Fadvise, Fault, Kswapd, Madvise, Mm, RaState, Read, Stop, Write,
+};
 use lotsfree_engine::{Costs, Generation, NAMES, Tuning};
 use lotsfree_scenario::{Filesystem, Scenario};
 use lotsfree_settings::{
@@ -162,6 +164,7 @@ pub(crate) fn operations(data: &[u8]) {
         let (mut fault, mut touched) = (Fault::new(region, first, is_write), 0);
         let (mut read, mut write) = (Read::new(offset, len, how), Write::new(offset, len, how));
         let mut fadvise = Fadvise::new(offset, len.into(), advice);
+        let mut madvise = Madvise::new(region, advice);
         let mut retry = 0;
         loop {
             let result = match what & 15 {
@@ -183,7 +186,7 @@ pub(crate) fn operations(data: &[u8]) {
                 9 | 10 => write.poll(&mut mm, &mut cx, file),
                 11 => mm.sync(&mut cx, file),
                 12 => fadvise.poll(&mut mm, &mut cx, file, &mut ra),
-                13 => mm.madvise(&mut cx, region, advice),
+                13 => madvise.poll(&mut mm, &mut cx),
                 14 => {
                     files[which] = mm.truncate(&mut cx, file, 64 + len % 2000);
                     Ok(())

@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use lotsfree_engine::Generation;
-use lotsfree_engine::mm::{Config, Cx, Fault, Kswapd, Mm, Stop, WaitChannel, WaitReason};
+use lotsfree_engine::mm::{Config, Cx, Fault, Kswapd, Madvise, Mm, Stop, WaitChannel, WaitReason};
 use lotsfree_engine::reference::{Reference, Replacement};
 use lotsfree_workload::{Advice, Policy, RegionId};
 
@@ -145,7 +145,7 @@ impl Host {
         let mut cx = Cx::new(task, 0, process, 0);
         let file = mm.declare_file(pages, true);
         mm.map_file(&mut cx, REGION, file, pages, true).expect("a mapping");
-        mm.madvise(&mut cx, REGION, Advice::Random).expect("advice");
+        Madvise::new(REGION, Advice::Random).poll(&mut mm, &mut cx).expect("advice");
         Host { mm, cx, kswapd: (kswapd, Kswapd::new(0)), news: Vec::new() }
     }
 

@@ -1,6 +1,6 @@
 //! Random operations on random machines; the whole state is checked after every step.
 
-use lotsfree_engine::mm::{Config, Cx, Fadvise, Fault, Kswapd, Mm, RaState, Read, Stop, Write};
+use lotsfree_engine::mm::{Config, Cx, Fadvise, Fault, Kswapd, Madvise, Mm, RaState, Read, Stop, Write};
 use lotsfree_engine::{Costs, Generation, NAMES, Tuning};
 use lotsfree_scenario::Filesystem;
 use lotsfree_settings::{
@@ -170,6 +170,7 @@ enum Call {
     Read(Read),
     Write(Write),
     Fadvise(Fadvise),
+    Madvise(Madvise),
     /// One whose progress is the machine's state.
     Other,
 }
@@ -347,7 +348,12 @@ impl Machine {
                     other => panic!("{other:?} instead of advice"),
                 }
             }
-            Op::AdviseRegion { region, advice } => mm.madvise(cx, RegionId(region), advice),
+            Op::AdviseRegion { region, advice } => {
+                match task.call.get_or_insert_with(|| Call::Madvise(Madvise::new(RegionId(region), advice))) {
+                    Call::Madvise(madvise) => madvise.poll(mm, cx),
+                    other => panic!("{other:?} instead of advice on a region"),
+                }
+            }
             Op::Truncate { file, pages } => {
                 self.files[file] = mm.truncate(cx, self.files[file], pages);
                 self.sizes[file] = pages;

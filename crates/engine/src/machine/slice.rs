@@ -9,7 +9,7 @@ use super::files::{File, Files};
 use super::measure::{Failure, Group, Log};
 use super::task::{Stages, Thread};
 use crate::mm::readahead::RaState;
-use crate::mm::{Cx, Done, Fadvise, Fault, Mm, Read, Stop, Wait, Write};
+use crate::mm::{Cx, Done, Fadvise, Fault, Madvise, Mm, Read, Stop, Wait, Write};
 
 /// Numbers of regions are indexes; larger ones are errors of the stream.
 const MOST_REGIONS: u32 = 1 << 20;
@@ -43,6 +43,7 @@ pub(super) enum After {
 #[derive(Debug)]
 pub(super) enum Call {
     Fault(Fault),
+    Madvise(Madvise),
     File(FileId, FileCall),
 }
 
@@ -165,6 +166,10 @@ impl Slice<'_> {
                 Op::Sync { file } => self.begin(file, FileCall::Sync),
                 Op::Advise { file, offset, len, advice } => {
                     self.begin(file, FileCall::Fadvise(Fadvise::new(offset, len.into(), advice)))
+                }
+                Op::AdviseRegion { region, advice } => {
+                    self.thread.call = Some(Call::Madvise(Madvise::new(region, advice)));
+                    None
                 }
                 _ => {
                     self.cx.start = self.at;
@@ -311,7 +316,7 @@ impl Slice<'_> {
     #[inline(never)]
     fn poll(&mut self) -> Option<After> {
         self.cx.start = self.at;
-        if let Some(Call::File(..)) = self.thread.call {
+        if let Some(Call::File(..) | Call::Madvise(_)) = self.thread.call {
             self.allot();
         }
         let Thread { call, ra, .. } = &mut *self.thread;
@@ -325,6 +330,7 @@ impl Slice<'_> {
                 }
                 done
             }
+            Call::Madvise(madvise) => madvise.poll(self.mm, &mut self.cx),
             Call::File(id, call) => {
                 let (mm, cx) = (&mut *self.mm, &mut self.cx);
                 match (self.files.get(*id), call) {
@@ -376,7 +382,6 @@ impl Slice<'_> {
                 self.thread.ra.remove(&file.0);
                 Ok(())
             }
-            Op::AdviseRegion { region, advice } => self.mm.madvise(cx, region, advice),
             // The others are no calls, or need page tables or a host.
             _ => Err(Stop::Bad),
         }

@@ -7,7 +7,7 @@ use super::frame::{entry, flag, list};
 use super::page_alloc::Alloc;
 use super::readahead::RaState;
 use super::wbt::Writer;
-use super::{Cx, Device, Done, Mm, Stop, WaitReason};
+use super::{Cx, Device, Done, Mm, Stop, Wait, WaitReason};
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -84,30 +84,50 @@ impl Fadvise {
     }
 }
 
-impl Mm {
-    /// `madvise` on a whole region.
+/// `madvise` on a whole region.
+#[derive(Debug)]
+pub struct Madvise {
+    region: RegionId,
+    advice: Advice,
+    /// It has been charged.
+    begun: bool,
+    /// `WILLNEED`: pages before this one are in memory, or on their way.
+    page: u32,
+    alloc: Alloc,
+}
+
+impl Madvise {
+    /// The advice on a region of the caller's process.
+    pub fn new(region: RegionId, advice: Advice) -> Self {
+        Madvise { region, advice, begun: false, page: 0, alloc: Alloc::default() }
+    }
+
+    /// Takes the advice, or goes on to do so.
     ///
     /// # Errors
     /// [`Stop::Bad`] if there is no such region, and for advice about huge pages, which a kernel without them
-    /// refuses too.
-    pub fn madvise(&mut self, cx: &mut Cx, id: RegionId, advice: Advice) -> Done {
-        let regions = self.processes.get_mut(cx.process).map(|process| &mut process.regions);
-        let Some(Some(region)) = regions.and_then(|regions| regions.get_mut(id.0 as usize)) else {
+    /// refuses too; a wait for the memory into which pages are swapped in.
+    pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx) -> Done {
+        let regions = mm.processes.get_mut(cx.process).map(|process| &mut process.regions);
+        let Some(Some(region)) = regions.and_then(|regions| regions.get_mut(self.region.0 as usize)) else {
             return Err(Stop::Bad);
         };
         let (number, copies, pages) = (region.object, region.copies, region.pages);
-        cx.spend(self.costs.syscall);
-        let file = self.objects[number as usize].file;
-        match advice {
-            Advice::Normal | Advice::Sequential | Advice::Random => region.advice = advice,
-            Advice::WillNeed if file => self.read_ahead_of_need(cx, number, 0, pages, Advice::Normal),
-            Advice::WillNeed => self.swap_in_ahead_of_need(cx, number, pages),
+        if !self.begun {
+            self.begun = true;
+            cx.spend(mm.costs.syscall);
+        }
+        let file = mm.objects[number as usize].file;
+        match self.advice {
+            Advice::Normal | Advice::Sequential | Advice::Random => region.advice = self.advice,
+            Advice::WillNeed if file => mm.read_ahead_of_need(cx, number, 0, pages, Advice::Normal),
+            Advice::WillNeed => return self.swap_in(mm, cx, number, pages),
             Advice::DontNeed => {
                 if file {
-                    self.zap_file_pages(cx, number, cx.process, id.0);
+                    mm.zap_file_pages(cx, number, cx.process, self.region.0);
                 }
                 if let Some(anon) = copies.or((!file).then_some(number)) {
-                    self.zap_anon_pages(cx, anon);
+                    mm.zap_anon_pages(cx, anon);
                 }
             }
             Advice::HugePage | Advice::NoHugePage => return Err(Stop::Bad),
@@ -115,6 +135,28 @@ impl Mm {
         Ok(())
     }
 
+    /// Starts to read pages that are on swap (`madvise_willneed`), until there is no memory for them.
+    fn swap_in(&mut self, mm: &mut Mm, cx: &mut Cx, number: u32, pages: u32) -> Done {
+        let base = mm.objects[number as usize].base;
+        while self.page < pages {
+            let slot = base + self.page;
+            if let entry::Is::Swap(swap) = entry::is(mm.entries[slot as usize]) {
+                match mm.swapin_readahead(cx, &mut self.alloc, number, slot, swap) {
+                    Err(Stop::OutOfMemory) => return Ok(()),
+                    read => read?,
+                };
+            }
+            self.alloc.forget();
+            self.page += 1;
+            if cx.spent >= cx.slice && self.page < pages {
+                return Err(Wait::YIELD.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Mm {
     /// Starts to read absent pages (`force_page_cache_ra`), at most as many as the larger of a request and a
     /// window.
     fn read_ahead_of_need(&mut self, cx: &mut Cx, number: u32, first: u32, last: u32, advice: Advice) {
@@ -126,18 +168,6 @@ impl Mm {
             // Nobody waits for these pages: those for which there is no memory are left out.
             let _ = self.read_pages(cx, number, at, count, 0, None);
             at += count;
-        }
-    }
-
-    /// Starts to read pages that are on swap (`madvise_willneed`), and stops where memory is short.
-    fn swap_in_ahead_of_need(&mut self, cx: &mut Cx, number: u32, pages: u32) {
-        let base = self.objects[number as usize].base;
-        for slot in base..base + pages {
-            if let entry::Is::Swap(swap) = entry::is(self.entries[slot as usize])
-                && self.swapin_readahead(cx, &mut Alloc::default(), number, slot, swap).is_err()
-            {
-                return;
-            }
         }
     }
 

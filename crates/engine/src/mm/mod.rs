@@ -36,7 +36,7 @@ mod kswapd;
 
 use std::collections::VecDeque;
 
-pub use fadvise::Fadvise;
+pub use fadvise::{Fadvise, Madvise};
 pub use filemap::{Read, Write};
 use frame::Frame;
 pub use kswapd::Kswapd;
