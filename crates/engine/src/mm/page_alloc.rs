@@ -49,7 +49,7 @@ pub(crate) struct Alloc {
     /// Where the page may come from, once that is decided.
     context: Option<AllocContext>,
     /// The fast path has been tried.
-    slow: bool,
+    is_slow: bool,
     rounds_without_progress: u32,
     reclaim: Option<DirectReclaim>,
 }
@@ -72,17 +72,31 @@ impl Alloc {
     /// # Errors
     /// The wait after which it is to be polled again, or [`Stop::OutOfMemory`].
     pub(crate) fn poll(&mut self, mm: &mut Mm, cx: &mut Cx, ac: &AllocContext) -> Result<u32, Stop> {
-        if !self.slow {
-            cx.spend(mm.costs.alloc);
-            if let Some(frame) = mm.get_page(cx, ac, Mark::Low, true) {
-                self.context = None;
-                return Ok(frame);
-            }
-            self.slow = true;
+        if let Some(frame) = self.fast(mm, cx, ac) {
+            return Ok(frame);
         }
         let frame = self.slow(mm, cx, ac)?;
         *self = Alloc::default();
         frame.ok_or(Stop::OutOfMemory)
+    }
+
+    /// The fast path, which is tried once.
+    pub(crate) fn fast(&mut self, mm: &mut Mm, cx: &mut Cx, ac: &AllocContext) -> Option<u32> {
+        if self.is_slow {
+            return None;
+        }
+        cx.spend(mm.costs.alloc);
+        let frame = mm.get_page(cx, ac, Mark::Low, true);
+        self.is_slow = frame.is_none();
+        if frame.is_some() {
+            self.context = None;
+        }
+        frame
+    }
+
+    /// Whether the page is yet to come.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.is_slow
     }
 
     /// Gives up: somebody else has brought the page.

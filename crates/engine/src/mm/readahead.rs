@@ -30,6 +30,13 @@ impl Default for RaState {
     }
 }
 
+/// Pages next to each other that are read in one request.
+struct Run {
+    /// Slot of the first.
+    start: u32,
+    frames: Vec<u32>,
+}
+
 /// `get_init_ra_size`
 fn initial(request: u32, max: u32) -> u32 {
     let rounded = request.next_power_of_two();
@@ -261,61 +268,71 @@ impl Mm {
         let (base, pages, hole) = (object.base, object.pages, object.hole);
         let end = first.saturating_add(count).min(pages);
         let mark = first.saturating_add(count).saturating_sub(async_size);
-        let mut run = self.flights.frames();
-        let mut run_start = 0;
-        let mut outcome = Ok(());
-        for page in first..=end {
+        // If the wanted page is waited for, those before it have had their turn.
+        let first = wanted.as_ref().filter(|(_, alloc)| alloc.is_under_way()).map_or(first, |(page, _)| *page);
+        let mut run = Run { start: 0, frames: self.flights.frames() };
+        for page in first..end {
             let slot = base + page;
-            let absent = page < end && entry::frame(self.entries[slot as usize]).is_none();
-            let mut joins = false;
-            if absent {
-                let e = self.entries[slot as usize];
-                let on_disk = e != entry::EMPTY || !hole;
-                let frame = match &mut wanted {
-                    Some((wanted, alloc)) if *wanted == page => {
-                        let ac = alloc.context(self, cx, Some(page), false);
-                        match alloc.poll(self, cx, &ac) {
-                            Ok(frame) => Some(frame),
-                            Err(stop) => {
-                                outcome = Err(stop);
-                                None
-                            }
-                        }
-                    }
-                    _ => {
-                        let ac = self.alloc_context(cx, Some(page), false);
-                        self.alloc_page_light(cx, &ac)
-                    }
-                };
-                match frame {
-                    Some(frame) => {
-                        self.add_to_page_cache(cx, frame, slot, false);
-                        if async_size > 0 && page == mark {
-                            self.frames[frame as usize].flags |= flag::READAHEAD;
-                        }
-                        if on_disk {
-                            self.frames[frame as usize].flags |= flag::LOCKED;
-                            if run.is_empty() {
-                                run_start = slot;
-                            }
-                            run.push(frame);
-                            joins = true;
-                        } else {
-                            cx.spend(self.costs.zero);
-                        }
-                    }
-                    None if wanted.as_ref().is_none_or(|(wanted, _)| page < *wanted) => {}
-                    None => {
-                        self.submit_read(cx, run_start, std::mem::take(&mut run));
-                        return outcome;
-                    }
+            let e = self.entries[slot as usize];
+            if entry::frame(e).is_some() {
+                self.submit_run(cx, &mut run);
+                continue;
+            }
+            let frame = match &mut wanted {
+                Some((wanted, alloc)) if *wanted == page => {
+                    Some(self.alloc_wanted(cx, alloc, page, &mut run)?)
                 }
+                _ => {
+                    let ac = self.alloc_context(cx, Some(page), false);
+                    self.alloc_page_light(cx, &ac)
+                }
+            };
+            let Some(frame) = frame else {
+                self.submit_run(cx, &mut run);
+                // A page behind the wanted one for which there is no memory ends the window.
+                match &wanted {
+                    Some((wanted, _)) if page > *wanted => return Ok(()),
+                    _ => continue,
+                }
+            };
+            self.add_to_page_cache(cx, frame, slot, false);
+            if async_size > 0 && page == mark {
+                self.frames[frame as usize].flags |= flag::READAHEAD;
             }
-            if !joins && !run.is_empty() {
-                self.submit_read(cx, run_start, std::mem::take(&mut run));
+            if e == entry::EMPTY && hole {
+                cx.spend(self.costs.zero);
+                self.submit_run(cx, &mut run);
+                continue;
             }
+            self.frames[frame as usize].flags |= flag::LOCKED;
+            if run.frames.is_empty() {
+                run.start = slot;
+            }
+            run.frames.push(frame);
         }
-        outcome
+        self.submit_run(cx, &mut run);
+        Ok(())
+    }
+
+    /// Allocates the page of a window that is waited for. The pages before it are on their way while the
+    /// caller reclaims.
+    fn alloc_wanted(
+        &mut self,
+        cx: &mut Cx,
+        alloc: &mut Alloc,
+        page: u32,
+        run: &mut Run,
+    ) -> Result<u32, Stop> {
+        let ac = alloc.context(self, cx, Some(page), false);
+        if let Some(frame) = alloc.fast(self, cx, &ac) {
+            return Ok(frame);
+        }
+        self.submit_run(cx, run);
+        alloc.poll(self, cx, &ac)
+    }
+
+    fn submit_run(&mut self, cx: &mut Cx, run: &mut Run) {
+        self.submit_read(cx, run.start, std::mem::take(&mut run.frames));
     }
 
     fn submit_read(&mut self, cx: &mut Cx, start: u32, frames: Vec<u32>) {
