@@ -18,7 +18,7 @@ mod problem;
 mod version;
 
 pub use problem::{Log, Problem, ProblemKind};
-pub use version::{KernelVersion, newest_without_a_line};
+pub use version::{KernelVersion, Release, newest_without_a_line};
 
 /// A file's parser and printer.
 ///

@@ -23,6 +23,37 @@ pub fn newest_without_a_line(meminfo: &Values<Meminfo>) -> Option<(&'static str,
     lacking.map(|(line, release)| (*release, line.name()))
 }
 
+/// A release of the mainline kernel, such as 2.6.32 or 6.12.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// The kernel's spelling.
+    pub name: &'static str,
+    /// Its numbers, zero where the name has none.
+    pub numbers: (u32, u32, u32),
+}
+
+impl Release {
+    /// The release of a name that consists of up to three numbers with points between them.
+    pub const fn named(name: &'static str) -> Self {
+        let mut numbers = [0; 3];
+        let (mut place, mut at) = (0, 0);
+        while at < name.len() {
+            match name.as_bytes()[at] {
+                b'.' => place += 1,
+                digit => numbers[place] = numbers[place] * 10 + (digit - b'0') as u32,
+            }
+            at += 1;
+        }
+        Release { name, numbers: (numbers[0], numbers[1], numbers[2]) }
+    }
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name)
+    }
+}
+
 /// A kernel release such as `6.12.43+deb13-amd64` or `2.6.32-642.6.2.el6.x86_64`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KernelVersion {

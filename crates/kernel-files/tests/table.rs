@@ -19,7 +19,7 @@ fn version(text: &str) -> [u32; 3] {
 /// Whether kernel `at` has `row`.
 fn lives(row: &Row, at: &str) -> bool {
     let at = version(at);
-    version(row.since) <= at && row.until.is_none_or(|until| at < version(until))
+    version(row.since.name) <= at && row.until.is_none_or(|until| at < version(until.name))
 }
 
 fn rows_are_sound<F: Family>() {
@@ -30,9 +30,9 @@ fn rows_are_sound<F: Family>() {
         assert!(names.insert(row.name), "{what} twice");
         assert!(row.name.trim() == row.name && !row.name.is_empty(), "{what}");
         assert!(!row.name.contains(char::from(F::SEPARATOR)) || F::NAME == "zoneinfo", "{what}");
-        assert!(version(row.since) >= version("2.6.32"), "{what} since {}", row.since);
+        assert!(version(row.since.name) >= version("2.6.32"), "{what} since {}", row.since);
         if let Some(until) = row.until {
-            assert!(version(row.since) < version(until), "{what} until {until}");
+            assert!(version(row.since.name) < version(until.name), "{what} until {until}");
         }
         assert!(row.meaning.ends_with('.') && row.meaning.len() > 10, "{what}: {}", row.meaning);
         assert!(!row.meaning.contains(['|', '\n', '<']), "{what} breaks the page: {}", row.meaning);

@@ -14,7 +14,7 @@ use lotsfree_formulas::overcommit::{DEFAULT_RATIO, LimitSetting, commit_limit};
 use lotsfree_formulas::watermarks::{Watermarks, ZoneKind};
 use lotsfree_kernel_files::KernelVersion;
 use lotsfree_kernel_files::counters::{
-    Counter, Family, Meminfo, Numastat, Row, Values, Vmstat, Zoneinfo, meminfo, numastat, vmstat, zoneinfo,
+    Counter, Family, Meminfo, Numastat, Values, Vmstat, Zoneinfo, meminfo, numastat, vmstat, zoneinfo,
 };
 use lotsfree_kernel_files::file::zoneinfo::{Pageset, Zone as ZoneText};
 use lotsfree_settings::{
@@ -160,7 +160,7 @@ const RHEL_6: [Counter<Vmstat>; 4] = [
 
 /// Lines of `/proc/vmstat` that x86-64 or usual configurations do not have, or whose value the model does not
 /// know.
-const LEFT_OUT: [Counter<Vmstat>; 44] = [
+static LEFT_OUT: [bool; Vmstat::ROWS.len()] = of([
     // No ZONE_HIGHMEM, no shadow call stacks.
     vmstat::pgalloc_high,
     vmstat::allocstall_high,
@@ -210,7 +210,18 @@ const LEFT_OUT: [Counter<Vmstat>; 44] = [
     vmstat::nr_indirectly_reclaimable,
     vmstat::pgpromote_candidate_nrl,
     vmstat::nr_kernel_file_pages,
-];
+]);
+
+/// The rows of some counters.
+const fn of<const COUNT: usize>(counters: [Counter<Vmstat>; COUNT]) -> [bool; Vmstat::ROWS.len()] {
+    let mut rows = [false; Vmstat::ROWS.len()];
+    let mut at = 0;
+    while at < COUNT {
+        rows[counters[at].row_index()] = true;
+        at += 1;
+    }
+    rows
+}
 
 /// Lines of `/proc/meminfo` that are 0 on a machine without the things that they count.
 const ZERO: [Counter<Meminfo>; 22] = [
@@ -248,12 +259,6 @@ const ZERO_NOT_IN_NODE: [Counter<Meminfo>; 6] = [
     meminfo::Hugetlb,
 ];
 
-/// Whether a release prints the line of a row.
-fn is_printed(release: Release, row: &Row) -> bool {
-    let number = |text: &str| KernelVersion::parse(text).map_or((0, 0, 0), |version| version.numbers);
-    release >= number(row.since) && row.until.is_none_or(|until| release < number(until))
-}
-
 /// The lines of a file that is being put together.
 struct Lines<F> {
     values: Values<F>,
@@ -265,7 +270,7 @@ impl<F: Family> Lines<F> {
         Lines { values: Values::default(), release }
     }
     fn put(&mut self, counter: Counter<F>, value: u64) {
-        if is_printed(self.release, counter.row()) {
+        if counter.row().is_in(self.release) {
             self.values.set(counter, value);
         }
     }
@@ -274,11 +279,9 @@ impl<F: Family> Lines<F> {
 impl Lines<Vmstat> {
     /// Zeroes for every row from `first` to before `end`.
     fn zeroes(&mut self, first: Counter<Vmstat>, end: Option<Counter<Vmstat>>) {
-        let rows = Vmstat::ROWS.iter().skip_while(|row| row.name != first.name());
-        for row in rows.take_while(|row| end.is_none_or(|end| row.name != end.name())) {
-            if let Some(counter) = Counter::named(row.name)
-                && !LEFT_OUT.contains(&counter)
-            {
+        let end = end.map_or(Vmstat::ROWS.len(), Counter::row_index);
+        for counter in Counter::all().take(end).skip(first.row_index()) {
+            if !LEFT_OUT[counter.row_index()] {
                 self.put(counter, 0);
             }
         }
@@ -533,7 +536,7 @@ impl Mm {
         self.shared_meminfo(&mut lines, &sums);
         lines.put(meminfo::MemUsed, 4 * (sums.managed - sums.free));
         lines.put(meminfo::FilePages, 4 * (sums.get(Stat::FilePages) + sums.get(Stat::SwapCached)));
-        if !is_printed(lines.release, vmstat::nr_swapcached.row()) {
+        if !vmstat::nr_swapcached.row().is_in(lines.release) {
             // A node's file has this line only if the node counts it.
             lines.values.set(meminfo::SwapCached, u64::MAX);
         }

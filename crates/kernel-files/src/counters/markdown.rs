@@ -28,7 +28,7 @@ fn family<F: Family>(out: &mut String) {
     for row in F::ROWS {
         let kernels = match row.until {
             Some(until) => format!("{} until {until}", row.since),
-            None => row.since.to_owned(),
+            None => row.since.to_string(),
         };
         let _ = writeln!(
             out,

@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use crate::version::Release;
+
 /// Unit of a counter, spelled as in the rows of the table.
 #[allow(non_camel_case_types)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,13 +49,20 @@ pub struct Row {
     /// Whether it is a level or only grows.
     pub kind: Kind,
     /// First kernel that has it (`2.6.32` stands for "that or earlier").
-    pub since: &'static str,
+    pub since: Release,
     /// First kernel that no longer has it, if any.
-    pub until: Option<&'static str>,
+    pub until: Option<Release>,
     /// Meaning of the counter, in one sentence.
     pub meaning: &'static str,
     /// The kernel file and function that prints or moves it.
     pub source: &'static str,
+}
+
+impl Row {
+    /// Whether the kernel of a release, given by its numbers, has the counter.
+    pub fn is_in(&self, release: (u32, u32, u32)) -> bool {
+        release >= self.since.numbers && self.until.is_none_or(|until| release < until.numbers)
+    }
 }
 
 /// A file (or kind of file) whose lines are counters of one table.

@@ -30,7 +30,7 @@ macro_rules! counters {
                     name: counters!(@name $id $($name)?),
                     unit: $crate::counters::Unit::$unit,
                     kind: $crate::counters::Kind::$kind,
-                    since: $since,
+                    since: $crate::version::Release::named($since),
                     until: counters!(@until $($until)?),
                     meaning: $meaning,
                     source: $source,
@@ -52,7 +52,7 @@ macro_rules! counters {
     };
     (@name $id:ident $name:literal) => { $name };
     (@name $id:ident) => { stringify!($id) };
-    (@until $until:literal) => { Some($until) };
+    (@until $until:literal) => { Some($crate::version::Release::named($until)) };
     (@until) => { None };
 }
 
