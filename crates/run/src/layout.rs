@@ -11,8 +11,7 @@ use lotsfree_kernel_files::file::swaps::SwapArea;
 use lotsfree_kernel_files::file::zoneinfo::{Pageset, Zone};
 use lotsfree_units::Bytes;
 
-use crate::table::Column;
-use crate::{NodeSample, Sample};
+use crate::{Column, NodeSample, Sample};
 
 /// Name of the column of times.
 pub(crate) const AT: &str = "at";
@@ -419,7 +418,7 @@ mod tests {
     #[test]
     fn a_value_that_no_counter_holds_makes_no_zone_and_no_node() {
         let names = ["at", "zoneinfo.0.DMA.present", "zoneinfo.1.DMA.present", "node.0.meminfo.MemTotal"];
-        let column = |name: &&str| Column::new(name, vec![7, u64::MAX], vec![true, true]);
+        let column = |name: &&str| Column::new(name, [Some(7), Some(u64::MAX)]);
         let columns: Vec<Column> = names.iter().map(column).collect();
         let layout = Layout::of(&columns);
         let counted = |row: usize| {

@@ -29,6 +29,7 @@
 //! Two runs with the same rows and facts have the same bytes, except for `timing.json`.
 
 mod bytes;
+mod column;
 mod facts;
 mod histogram;
 mod interval;
@@ -46,6 +47,7 @@ mod table;
 pub mod wire;
 mod writer;
 
+pub use column::Column;
 pub use facts::{CalibrationFacts, Facts, Measured, NodeFacts, RunOn, Timing, Window};
 pub use histogram::Histogram;
 pub use interval::{Event, EventKind, Interval, Spent, Toll};
@@ -56,5 +58,5 @@ pub use sample::{NodeSample, Sample};
 pub use sink::{Sink, WriteError};
 pub use store::State;
 pub use summary::{ActorFigures, Figures, Latency, Level, Moved, Summary, ZoneFigures};
-pub use table::{Column, Samples};
+pub use table::Samples;
 pub use writer::Writer;

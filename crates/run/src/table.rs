@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::layout::{self, Layout};
-use crate::{Sample, Window};
+use crate::{Column, Sample, Window};
 
 /// The counters of a run: a row per sample, a column per counter.
 ///
@@ -32,65 +32,25 @@ use crate::{Sample, Window};
 /// they were first seen.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
-    rows: usize,
+    times: Vec<u64>,
     columns: Vec<Column>,
     index: HashMap<Box<str>, usize>,
-}
-
-/// One column of [`Samples`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Column {
-    name: Box<str>,
-    /// Zero where the value is absent.
-    values: Vec<u64>,
-    present: Vec<bool>,
-}
-
-impl Column {
-    pub(crate) fn new(name: &str, values: Vec<u64>, present: Vec<bool>) -> Self {
-        debug_assert_eq!(values.len(), present.len());
-        Column { name: name.into(), values, present }
-    }
-
-    /// The column's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The value in one row; `None` if it is absent.
-    pub fn get(&self, row: usize) -> Option<u64> {
-        self.present.get(row)?.then(|| self.values.get(row).copied())?
-    }
-
-    /// The values, row by row.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Option<u64>> + '_ {
-        self.values.iter().zip(&self.present).map(|(value, present)| present.then_some(*value))
-    }
-
-    pub(crate) fn parts(&self) -> (&[u64], &[bool]) {
-        (&self.values, &self.present)
-    }
-
-    fn resize(&mut self, rows: usize) {
-        self.values.resize(rows, 0);
-        self.present.resize(rows, false);
-    }
 }
 
 impl Samples {
     /// Number of samples.
     pub fn len(&self) -> usize {
-        self.rows
+        self.times.len()
     }
 
     /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
-        self.rows == 0
+        self.times.is_empty()
     }
 
     /// Times of the samples, in nanoseconds since the run began; ascending.
     pub fn times(&self) -> &[u64] {
-        self.column(layout::AT).map_or(&[], |at| &at.values)
+        &self.times
     }
 
     /// The rows of a part of the run: those in it, and the last one before it, with which counters are
@@ -114,19 +74,19 @@ impl Samples {
 
     /// One row as the machine yielded it.
     pub fn get(&self, row: usize) -> Option<Sample> {
-        (row < self.rows).then(|| Layout::of(&self.columns).sample(&self.columns, row))
+        (row < self.len()).then(|| Layout::of(&self.columns).sample(&self.columns, row))
     }
 
     /// All rows as the machine yielded them.
     pub fn iter(&self) -> impl Iterator<Item = Sample> + '_ {
         let layout = Layout::of(&self.columns);
-        (0..self.rows).map(move |row| layout.sample(&self.columns, row))
+        (0..self.len()).map(move |row| layout.sample(&self.columns, row))
     }
 
     /// Adds a row.
     pub(crate) fn push(&mut self, sample: &Sample) {
         let mut next = 0;
-        let row = self.rows;
+        let row = self.len();
         layout::visit(sample, &mut |name, value| {
             let place = self.place(name, next);
             next = place + 1;
@@ -144,8 +104,7 @@ impl Samples {
             return place;
         }
         let place = self.columns.len();
-        let (values, present) = (vec![0; self.rows], vec![false; self.rows]);
-        self.columns.push(Column::new(name, values, present));
+        self.columns.push(Column::absent(name, self.len()));
         self.index.insert(name.into(), place);
         place
     }
@@ -153,33 +112,34 @@ impl Samples {
     /// Sets a value of the row that is being added. If a column is set twice, the first value stays.
     pub(crate) fn set(&mut self, place: usize, row: usize, value: u64) {
         if let Some(column) = self.columns.get_mut(place)
-            && column.values.len() == row
+            && column.len() == row
         {
-            column.values.push(value);
-            column.present.push(true);
+            column.push(Some(value));
         }
     }
 
     /// Ends the row that is being added.
     pub(crate) fn end_row(&mut self) {
-        self.rows += 1;
-        for column in &mut self.columns {
-            column.resize(self.rows);
-        }
+        let row = self.len();
+        self.columns.iter_mut().filter(|column| column.len() == row).for_each(|column| column.push(None));
+        let at = self.column(layout::AT).and_then(|at| at.get(row));
+        self.times.push(at.unwrap_or(0));
     }
 
     /// Forgets the rows; the columns stay.
     pub(crate) fn clear(&mut self) {
-        self.rows = 0;
-        self.columns.iter_mut().for_each(|column| column.resize(0));
+        self.times.clear();
+        self.columns.iter_mut().for_each(Column::clear);
     }
 
     /// Makes a table of whole columns; `None` unless they are equally long and have different names.
     pub(crate) fn from_columns(columns: Vec<Column>) -> Option<Self> {
-        let rows = columns.first().map_or(0, |column| column.values.len());
+        let rows = columns.first().map_or(0, Column::len);
         let index: HashMap<Box<str>, usize> =
-            columns.iter().enumerate().map(|(place, column)| (column.name.clone(), place)).collect();
-        let whole = columns.iter().all(|column| column.values.len() == rows) && index.len() == columns.len();
-        whole.then_some(Samples { rows, columns, index })
+            columns.iter().enumerate().map(|(place, column)| (column.name().into(), place)).collect();
+        let whole = columns.iter().all(|column| column.len() == rows) && index.len() == columns.len();
+        let at = index.get(layout::AT).map(|&place| &columns[place]);
+        let times = (0..rows).map(|row| at.and_then(|at| at.get(row)).unwrap_or(0)).collect();
+        whole.then_some(Samples { times, columns, index })
     }
 }

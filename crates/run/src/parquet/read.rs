@@ -16,8 +16,7 @@ use std::os::unix::fs::FileExt as _;
 
 use crate::intervals::{NUMBERS, TOLL};
 use crate::store::{MOST_CELLS, MOST_COLUMNS, MOST_INTERVALS, MOST_LATENCY};
-use crate::table::{Column, Samples};
-use crate::{Intervals, bytes};
+use crate::{Column, Intervals, Samples, bytes};
 
 use super::LATENCY;
 use super::thrift::Cursor;
@@ -121,7 +120,8 @@ pub(crate) fn read_samples(file: File) -> Result<Samples> {
         for group in 0..table.groups.len() {
             table.numbers(index, group, &mut values, &mut present)?;
         }
-        columns.push(Column::new(&name, values, present));
+        let values = values.into_iter().zip(present);
+        columns.push(Column::new(&name, values.map(|(value, present)| present.then_some(value))));
     }
     Samples::from_columns(columns).ok_or_else(|| wrong("columns of different length, or twice the same"))
 }

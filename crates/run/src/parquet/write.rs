@@ -10,8 +10,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
 use crate::intervals::NUMBERS;
-use crate::table::Samples;
-use crate::{Histogram, Intervals};
+use crate::{Column, Histogram, Intervals, Samples};
 
 use super::LATENCY;
 
@@ -20,6 +19,7 @@ const GROUP: usize = 1 << 16;
 
 /// The contents of a column.
 enum Cells<'a> {
+    Counter(&'a Column),
     /// Numbers, with flags that say which of them are present.
     Optional(&'a [u64], &'a [bool]),
     /// Numbers that are always present.
@@ -33,6 +33,7 @@ enum Cells<'a> {
 impl Cells<'_> {
     fn rows(&self) -> usize {
         match self {
+            Cells::Counter(column) => column.len(),
             Cells::Optional(values, _) => values.len(),
             Cells::Numbers(values) => values.len(),
             Cells::Texts(values) | Cells::Blobs(values) => values.len(),
@@ -41,7 +42,7 @@ impl Cells<'_> {
 
     fn schema(&self, name: &str) -> Result<Type> {
         let (physical, logical, repetition) = match self {
-            Cells::Optional(..) => (Physical::INT64, None, Repetition::OPTIONAL),
+            Cells::Counter(_) | Cells::Optional(..) => (Physical::INT64, None, Repetition::OPTIONAL),
             Cells::Numbers(_) => (Physical::INT64, None, Repetition::REQUIRED),
             Cells::Texts(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String), Repetition::REQUIRED),
             Cells::Blobs(_) => (Physical::BYTE_ARRAY, None, Repetition::REQUIRED),
@@ -55,10 +56,7 @@ impl Cells<'_> {
 
 /// Writes the counters of a run.
 pub(crate) fn write_samples(out: &mut Vec<u8>, samples: &Samples) -> Result<()> {
-    let columns = samples.columns().iter().map(|column| {
-        let (values, present) = column.parts();
-        (column.name(), Cells::Optional(values, present))
-    });
+    let columns = samples.columns().iter().map(|column| (column.name(), Cells::Counter(column)));
     write(out, "samples", &columns.collect::<Vec<_>>())
 }
 
@@ -102,7 +100,7 @@ fn write(out: &mut Vec<u8>, name: &str, columns: &[(&str, Cells<'_>)]) -> Result
         .set_offset_index_disabled(true);
     let delta = |builder: parquet::file::properties::WriterPropertiesBuilder, (name, cells): &(&str, _)| {
         let encoding = match cells {
-            Cells::Optional(..) | Cells::Numbers(_) => Encoding::DELTA_BINARY_PACKED,
+            Cells::Counter(_) | Cells::Optional(..) | Cells::Numbers(_) => Encoding::DELTA_BINARY_PACKED,
             Cells::Texts(_) | Cells::Blobs(_) => Encoding::PLAIN,
         };
         builder.set_column_encoding(vec![(*name).to_owned()].into(), encoding)
@@ -116,18 +114,23 @@ fn write(out: &mut Vec<u8>, name: &str, columns: &[(&str, Cells<'_>)]) -> Result
         let mut group = writer.next_row_group()?;
         for (_, cells) in columns {
             let Some(mut column) = group.next_column()? else { break };
+            numbers.clear();
+            levels.clear();
             match cells {
+                Cells::Counter(counter) => {
+                    let values = counter.rows(part.clone());
+                    levels.extend(values.clone().map(|value| i16::from(value.is_some())));
+                    numbers.extend(values.flatten().map(u64::cast_signed));
+                    column.typed::<Int64Type>().write_batch(&numbers, Some(&levels), None)?;
+                }
                 Cells::Optional(values, present) => {
                     let (values, present) = (&values[part.clone()], &present[part.clone()]);
                     let there = values.iter().zip(present).filter(|(_, present)| **present);
-                    numbers.clear();
                     numbers.extend(there.map(|(value, _)| value.cast_signed()));
-                    levels.clear();
                     levels.extend(present.iter().map(|present| i16::from(*present)));
                     column.typed::<Int64Type>().write_batch(&numbers, Some(&levels), None)?;
                 }
                 Cells::Numbers(values) => {
-                    numbers.clear();
                     numbers.extend(values[part.clone()].iter().map(|value| value.cast_signed()));
                     column.typed::<Int64Type>().write_batch(&numbers, None, None)?;
                 }
