@@ -212,7 +212,7 @@ impl Contents {
                 while !from.is_empty() {
                     let name = bytes::take_text(&mut from)?;
                     (last.len() < store::MOST_COLUMNS).then_some(())?;
-                    (self.samples.place(name, last.len()) == last.len()).then_some(())?;
+                    (self.samples.place(name.into(), last.len()) == last.len()).then_some(())?;
                     last.push(0);
                 }
             }

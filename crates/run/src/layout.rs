@@ -18,58 +18,83 @@ pub(crate) const AT: &str = "at";
 /// Name of the column of `memory.failcnt` and `memory.memsw.failcnt`.
 const FAILCNT: &str = "cgroup-failcnt";
 
+/// The name of a column, in two parts: most samples have the columns of the one before, for which it is
+/// enough to compare.
+#[derive(Clone, Copy)]
+pub(crate) struct Name<'a> {
+    place: &'a str,
+    counter: &'a str,
+}
+
+impl<'a> From<&'a str> for Name<'a> {
+    fn from(counter: &'a str) -> Self {
+        Name { place: "", counter }
+    }
+}
+
+impl Name<'_> {
+    /// Whether this is the whole name.
+    pub(crate) fn is(self, whole: &str) -> bool {
+        let Name { place, counter } = self;
+        whole.len() == place.len() + counter.len() && whole.ends_with(counter) && whole.starts_with(place)
+    }
+
+    pub(crate) fn whole(self) -> String {
+        [self.place, self.counter].concat()
+    }
+}
+
 /// Calls `cell` for every column of a sample, in the order of the columns.
-pub(crate) fn visit(sample: &Sample, cell: &mut dyn FnMut(&str, u64)) {
-    let mut name = String::with_capacity(80);
-    cell(AT, sample.at);
-    values(&sample.meminfo, "meminfo.", &mut name, cell);
-    values(&sample.vmstat, "vmstat.", &mut name, cell);
-    let mut prefix = String::with_capacity(80);
+pub(crate) fn visit(sample: &Sample, cell: &mut dyn FnMut(Name<'_>, u64)) {
+    cell(AT.into(), sample.at);
+    values(&sample.meminfo, "meminfo.", cell);
+    values(&sample.vmstat, "vmstat.", cell);
+    let mut place = String::with_capacity(80);
     for zone in &sample.zones {
-        prefix.clear();
-        let _ = write!(prefix, "zoneinfo.{}.{}.", zone.node, zone.name);
-        values(&zone.marks, &prefix, &mut name, cell);
-        values(&zone.stats, &prefix, &mut name, cell);
-        let mut one = |part: std::fmt::Arguments<'_>, value| {
-            name.clear();
-            let _ = write!(name, "{prefix}{part}");
-            cell(&name, value);
-        };
+        named(&mut place, format_args!("zoneinfo.{}.{}.", zone.node, zone.name));
+        values(&zone.marks, &place, cell);
+        values(&zone.stats, &place, cell);
+        let zone_ends = place.len();
+        place.push_str("protection.");
         for (index, value) in zone.protection.iter().enumerate() {
-            one(format_args!("protection.{index}"), *value);
+            cell(Name { place: &place, counter: &index.to_string() }, *value);
         }
         for Pageset { cpu, count, high, batch } in &zone.pagesets {
-            for (part, value) in [("count", count), ("high", high), ("batch", batch)] {
-                one(format_args!("cpu.{cpu}.{part}"), *value);
+            place.truncate(zone_ends);
+            let _ = write!(place, "cpu.{cpu}.");
+            for (counter, value) in [("count", count), ("high", high), ("batch", batch)] {
+                cell(Name { place: &place, counter }, *value);
             }
         }
         if let Some(stats) = &zone.node_stats {
-            prefix.clear();
-            let _ = write!(prefix, "node.{}.", zone.node);
-            values(stats, &prefix, &mut name, cell);
+            named(&mut place, format_args!("node.{}.", zone.node));
+            values(stats, &place, cell);
         }
     }
     for node in &sample.nodes {
-        prefix.clear();
-        let _ = write!(prefix, "node.{}.meminfo.", node.id);
-        values(&node.meminfo, &prefix, &mut name, cell);
-        prefix.clear();
-        let _ = write!(prefix, "node.{}.numastat.", node.id);
-        values(&node.numastat, &prefix, &mut name, cell);
+        named(&mut place, format_args!("node.{}.meminfo.", node.id));
+        values(&node.meminfo, &place, cell);
+        named(&mut place, format_args!("node.{}.numastat.", node.id));
+        values(&node.numastat, &place, cell);
     }
     for area in &sample.swaps {
+        named(&mut place, format_args!("swap.{}.{}.", area.kind, area.path));
         let parts = [("size", area.size.0), ("used", area.used.0), ("priority", bits(area.priority))];
-        for (part, value) in parts {
-            name.clear();
-            let _ = write!(name, "swap.{}.{}.{part}", area.kind, area.path);
-            cell(&name, value);
+        for (counter, value) in parts {
+            cell(Name { place: &place, counter }, value);
         }
     }
-    values(&sample.group, "cgroup.", &mut name, cell);
-    values(&sample.events, "cgroup-events.", &mut name, cell);
+    values(&sample.group, "cgroup.", cell);
+    values(&sample.events, "cgroup-events.", cell);
     if let Some(failcnt) = sample.failcnt {
-        cell(FAILCNT, failcnt);
+        cell(FAILCNT.into(), failcnt);
     }
+}
+
+/// Replaces a text.
+fn named(place: &mut String, name: std::fmt::Arguments<'_>) {
+    place.clear();
+    let _ = place.write_fmt(name);
 }
 
 /// Extends a negative priority to 64 bits, so that it is the same number in a signed column.
@@ -77,32 +102,30 @@ fn bits(priority: i32) -> u64 {
     i64::from(priority).cast_unsigned()
 }
 
-fn values<F: Family>(values: &Values<F>, prefix: &str, name: &mut String, cell: &mut dyn FnMut(&str, u64)) {
-    let known = values.iter().map(|(counter, value)| (counter.name(), value));
-    let unknown = values.unknown().iter().map(|(name, value)| (&**name, *value));
-    for (counter, value) in known.chain(unknown) {
-        name.clear();
-        name.push_str(prefix);
-        name.push_str(counter);
-        cell(name, value);
+fn values<F: Family>(values: &Values<F>, place: &str, cell: &mut dyn FnMut(Name<'_>, u64)) {
+    for (counter, value) in values.iter() {
+        cell(Name { place, counter: counter.name() }, value);
+    }
+    for (counter, value) in values.unknown() {
+        cell(Name { place, counter }, *value);
     }
 }
 
 /// A counter, either one that the table of counters has or an unknown one.
-enum Name<F> {
+enum Line<F> {
     Known(Counter<F>),
     Unknown(Box<str>),
 }
 
-impl<F: Family> Name<F> {
+impl<F: Family> Line<F> {
     fn of(name: &str) -> Self {
-        Counter::named(name).map_or_else(|| Name::Unknown(name.into()), Name::Known)
+        Counter::named(name).map_or_else(|| Line::Unknown(name.into()), Line::Known)
     }
 
     fn put(&self, values: &mut Values<F>, value: u64) {
         match self {
-            Name::Known(counter) => values.set(*counter, value),
-            Name::Unknown(name) => values.record(name.as_bytes(), value, &mut 0),
+            Line::Known(counter) => values.set(*counter, value),
+            Line::Unknown(name) => values.record(name.as_bytes(), value, &mut 0),
         }
     }
 }
@@ -111,18 +134,18 @@ impl<F: Family> Name<F> {
 /// order in which columns name them.
 enum Target {
     At,
-    Meminfo(Name<lotsfree_kernel_files::counters::Meminfo>),
-    Vmstat(Name<lotsfree_kernel_files::counters::Vmstat>),
+    Meminfo(Line<lotsfree_kernel_files::counters::Meminfo>),
+    Vmstat(Line<lotsfree_kernel_files::counters::Vmstat>),
     Mark(usize, Counter<Zoneinfo>),
-    Stat(usize, Name<lotsfree_kernel_files::counters::Vmstat>),
+    Stat(usize, Line<lotsfree_kernel_files::counters::Vmstat>),
     Protection(usize, usize),
     Pageset(usize, u32, PagesetPart),
-    NodeStat(usize, Name<lotsfree_kernel_files::counters::Vmstat>),
-    NodeMeminfo(usize, Name<lotsfree_kernel_files::counters::Meminfo>),
-    Numastat(usize, Name<lotsfree_kernel_files::counters::Numastat>),
+    NodeStat(usize, Line<lotsfree_kernel_files::counters::Vmstat>),
+    NodeMeminfo(usize, Line<lotsfree_kernel_files::counters::Meminfo>),
+    Numastat(usize, Line<lotsfree_kernel_files::counters::Numastat>),
     Swap(usize, SwapPart),
-    Group(Name<lotsfree_kernel_files::counters::MemoryStat>),
-    GroupEvents(Name<lotsfree_kernel_files::counters::MemoryEvents>),
+    Group(Line<lotsfree_kernel_files::counters::MemoryStat>),
+    GroupEvents(Line<lotsfree_kernel_files::counters::MemoryEvents>),
     Failcnt,
     /// A column that something else wrote.
     Foreign,
@@ -213,10 +236,10 @@ impl Layout {
         }
         let (file, rest) = name.split_once('.')?;
         Some(match file {
-            "meminfo" => Target::Meminfo(Name::of(rest)),
-            "vmstat" => Target::Vmstat(Name::of(rest)),
-            "cgroup" => Target::Group(Name::of(rest)),
-            "cgroup-events" => Target::GroupEvents(Name::of(rest)),
+            "meminfo" => Target::Meminfo(Line::of(rest)),
+            "vmstat" => Target::Vmstat(Line::of(rest)),
+            "cgroup" => Target::Group(Line::of(rest)),
+            "cgroup-events" => Target::GroupEvents(Line::of(rest)),
             "zoneinfo" => {
                 let (node, rest) = rest.split_once('.')?;
                 let (zone, rest) = rest.split_once('.')?;
@@ -227,9 +250,9 @@ impl Layout {
                 let (node, rest) = rest.split_once('.')?;
                 let node = position(&mut self.nodes, node.parse().ok()?)?;
                 match rest.split_once('.') {
-                    Some(("meminfo", name)) => Target::NodeMeminfo(node, Name::of(name)),
-                    Some(("numastat", name)) => Target::Numastat(node, Name::of(name)),
-                    _ => Target::NodeStat(node, Name::of(rest)),
+                    Some(("meminfo", name)) => Target::NodeMeminfo(node, Line::of(name)),
+                    Some(("numastat", name)) => Target::Numastat(node, Line::of(name)),
+                    _ => Target::NodeStat(node, Line::of(rest)),
                 }
             }
             "swap" => {
@@ -367,7 +390,7 @@ fn in_zone(zone: usize, rest: &str) -> Option<Target> {
     }
     Some(match Counter::named(rest) {
         Some(mark) => Target::Mark(zone, mark),
-        None => Target::Stat(zone, Name::of(rest)),
+        None => Target::Stat(zone, Line::of(rest)),
     })
 }
 

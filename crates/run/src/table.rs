@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::layout::{self, Layout};
+use crate::layout::{self, Layout, Name};
 use crate::{Column, Sample, Window};
 
 /// The counters of a run: a row per sample, a column per counter.
@@ -96,15 +96,16 @@ impl Samples {
     }
 
     /// The position of a column, which is added if it does not exist; `hint` is its probable position.
-    pub(crate) fn place(&mut self, name: &str, hint: usize) -> usize {
-        if self.columns.get(hint).is_some_and(|column| &*column.name == name) {
+    pub(crate) fn place(&mut self, name: Name<'_>, hint: usize) -> usize {
+        if self.columns.get(hint).is_some_and(|column| name.is(column.name())) {
             return hint;
         }
-        if let Some(&place) = self.index.get(name) {
+        let name = name.whole();
+        if let Some(&place) = self.index.get(name.as_str()) {
             return place;
         }
         let place = self.columns.len();
-        self.columns.push(Column::absent(name, self.len()));
+        self.columns.push(Column::absent(&name, self.len()));
         self.index.insert(name.into(), place);
         place
     }
