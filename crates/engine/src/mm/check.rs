@@ -413,9 +413,9 @@ impl Mm {
     fn check_regions(&self) -> Result<(), String> {
         let mut named = 0;
         for (process, state) in self.processes.iter().enumerate() {
-            for (id, region) in (0u32..).zip(&state.regions) {
-                let Some(region) = region else { continue };
-                for number in [Some(region.object), region.copies].into_iter().flatten() {
+            for (id, vma) in (0u32..).zip(&state.vmas) {
+                let Some(vma) = vma else { continue };
+                for number in [Some(vma.object), vma.copies].into_iter().flatten() {
                     named += 1;
                     let object = self.objects.get(number as usize).filter(|object| object.live);
                     let mapping = object.and_then(|object| {
@@ -425,13 +425,13 @@ impl Mm {
                         mapping.is_some(),
                         "region {id} of process {process} maps object {number}, which does not know"
                     );
-                    let first = number == region.object && mapping == Some(0) && region.copies.is_none();
-                    let direct = object.is_some_and(|object| region.base == object.base);
+                    let first = number == vma.object && mapping == Some(0) && vma.copies.is_none();
+                    let direct = object.is_some_and(|object| vma.base == object.base);
                     ensure!(
-                        number != region.object || first == direct,
+                        number != vma.object || first == direct,
                         "region {id} of process {process} is mapping {mapping:?} of object {number}; its base \
                          is {}",
-                        region.base
+                        vma.base
                     );
                 }
             }

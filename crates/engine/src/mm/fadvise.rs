@@ -108,18 +108,18 @@ impl Madvise {
     /// [`Stop::Bad`] if there is no such region, and for advice about huge pages, which a kernel without them
     /// refuses too; a wait for the memory into which pages are swapped in.
     pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx) -> Done {
-        let regions = mm.processes.get_mut(cx.process).map(|process| &mut process.regions);
-        let Some(Some(region)) = regions.and_then(|regions| regions.get_mut(self.region.0 as usize)) else {
+        let process = mm.processes.get_mut(cx.process);
+        let Some(vma) = process.and_then(|process| process.vma_mut(self.region)) else {
             return Err(Stop::Bad);
         };
-        let (number, copies, pages) = (region.object, region.copies, region.pages);
+        let (number, copies, pages) = (vma.object, vma.copies, vma.pages);
         if !self.begun {
             self.begun = true;
             cx.spend(mm.costs.syscall);
         }
         let file = mm.objects[number as usize].file;
         match self.advice {
-            Advice::Normal | Advice::Sequential | Advice::Random => region.advice = self.advice,
+            Advice::Normal | Advice::Sequential | Advice::Random => vma.advice = self.advice,
             Advice::WillNeed if file => mm.read_ahead_of_need(cx, number, 0, pages, Advice::Normal),
             Advice::WillNeed => return self.swap_in(mm, cx, number, pages),
             Advice::DontNeed => {

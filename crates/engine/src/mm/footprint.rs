@@ -3,7 +3,7 @@
 use std::mem::size_of;
 
 use super::frame::{Frame, List};
-use super::memory::{Mapping, Object, Region};
+use super::memory::{Mapping, Object, Vma};
 use super::{Flight, Mm};
 
 /// Bytes that a vector has allocated.
@@ -24,8 +24,8 @@ impl Mm {
             })
             .sum::<usize>()
             + self.objects.capacity() * size_of::<Object>();
-        let regions: usize =
-            self.processes.iter().map(|p| p.regions.capacity() * size_of::<Option<Region>>()).sum();
+        let vmas: usize =
+            self.processes.iter().map(|p| p.vmas.capacity() * size_of::<Option<Vma>>()).sum();
         let lists = self
             .zones
             .iter()
@@ -37,7 +37,7 @@ impl Mm {
             + self.flights.spare.iter().map(of).sum::<usize>()
             + self.flights.queue.iter().flatten().map(|flight| of(&flight.frames)).sum::<usize>();
         let frames = self.frames.capacity() * size_of::<Frame>();
-        let all = frames + self.entries.bytes() + self.space.bytes() + objects + regions + lists + flights;
+        let all = frames + self.entries.bytes() + self.space.bytes() + objects + vmas + lists + flights;
         let books = self.evictions.as_ref().map_or(0, |evictions| evictions.bytes());
         (all + self.swap.bytes() + books) as u64
     }

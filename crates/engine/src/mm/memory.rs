@@ -71,7 +71,7 @@ pub(crate) struct Mapping {
 
 /// A mapping of a process (`vm_area_struct`).
 #[derive(Debug)]
-pub(crate) struct Region {
+pub(crate) struct Vma {
     /// The first slot if accesses may use the entries directly, otherwise [`NONE`].
     pub(crate) base: u32,
     pub(crate) pages: u32,
@@ -83,7 +83,7 @@ pub(crate) struct Region {
     pub(crate) mmap_miss: u32,
 }
 
-impl Region {
+impl Vma {
     /// Whether accesses say that pages are worth keeping (`vma_has_recency`; `lru_gen_enter_fault` in 6.1).
     pub(crate) fn has_recency(&self) -> bool {
         !matches!(self.advice, Advice::Random | Advice::Sequential)
@@ -92,18 +92,23 @@ impl Region {
 
 /// An address space.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct AddressSpace {
     pub(crate) policy: Policy,
-    pub(crate) regions: Vec<Option<Region>>,
+    pub(crate) vmas: Vec<Option<Vma>>,
     pub(crate) interleave: usize,
 }
 
-impl Process {
+impl AddressSpace {
     pub(crate) fn new(policy: Policy) -> Self {
-        Process { policy, regions: Vec::new(), interleave: 0 }
+        AddressSpace { policy, vmas: Vec::new(), interleave: 0 }
     }
-    fn region(&self, id: RegionId) -> Option<&Region> {
-        self.regions.get(id.0 as usize)?.as_ref()
+    /// The mapping of a region.
+    pub(crate) fn vma(&self, id: RegionId) -> Option<&Vma> {
+        self.vmas.get(id.0 as usize)?.as_ref()
+    }
+
+    pub(crate) fn vma_mut(&mut self, id: RegionId) -> Option<&mut Vma> {
+        self.vmas.get_mut(id.0 as usize)?.as_mut()
     }
 }
 
@@ -255,12 +260,12 @@ impl Mm {
         let bits = if first { Vec::new() } else { vec![0; (object.pages as usize).div_ceil(64)] };
         object.mappings.push(Mapping { process: cx.process, region: id.0, bits });
         let base = if first && copies.is_none() { object.base } else { NONE };
-        let regions = &mut self.processes[cx.process].regions;
+        let vmas = &mut self.processes[cx.process].vmas;
         let index = id.0 as usize;
-        if regions.len() <= index {
-            regions.resize_with(index + 1, || None);
+        if vmas.len() <= index {
+            vmas.resize_with(index + 1, || None);
         }
-        regions[index] = Some(Region {
+        vmas[index] = Some(Vma {
             base,
             pages,
             object: number,
@@ -280,7 +285,7 @@ impl Mm {
     }
 
     fn unmap_if(&mut self, cx: &mut Cx, region: RegionId) -> Done {
-        match self.processes.get(cx.process).map(|process| process.region(region).is_some()) {
+        match self.processes.get(cx.process).map(|process| process.vma(region).is_some()) {
             None => Err(Stop::Bad),
             Some(false) => Ok(()),
             Some(true) => self.unmap(cx, region),
@@ -290,13 +295,13 @@ impl Mm {
     /// `munmap` of a whole region.
     pub fn unmap(&mut self, cx: &mut Cx, id: RegionId) -> Done {
         cx.spend(self.costs.syscall);
-        let Some(region) =
-            self.processes.get_mut(cx.process).and_then(|p| p.regions.get_mut(id.0 as usize)?.take())
+        let Some(vma) =
+            self.processes.get_mut(cx.process).and_then(|p| p.vmas.get_mut(id.0 as usize)?.take())
         else {
             return Err(Stop::Bad);
         };
-        self.zap(cx, cx.process, id.0, region.object);
-        if let Some(copies) = region.copies {
+        self.zap(cx, cx.process, id.0, vma.object);
+        if let Some(copies) = vma.copies {
             self.zap(cx, cx.process, id.0, copies);
         }
         Ok(())
@@ -304,22 +309,22 @@ impl Mm {
 
     /// Unmaps every region of the caller's process.
     pub fn exit(&mut self, cx: &mut Cx) {
-        for region in 0..self.processes.get(cx.process).map_or(0, |process| process.regions.len()) {
+        for region in 0..self.processes.get(cx.process).map_or(0, |process| process.vmas.len()) {
             let _ = self.unmap(cx, RegionId(region as u32));
         }
     }
 
     /// Pages of anonymous memory of a process, resident and swapped, and the file pages that it maps.
     pub fn rss(&self, process: usize) -> u64 {
-        let regions = self.processes.get(process).map_or(&[][..], |process| &process.regions);
-        (regions.iter().flatten())
-            .map(|region| {
-                let base = self.objects[region.object as usize].base as usize;
+        let vmas = self.processes.get(process).map_or(&[][..], |process| &process.vmas);
+        (vmas.iter().flatten())
+            .map(|vma| {
+                let base = self.objects[vma.object as usize].base as usize;
                 let counts = |e: &&u32| matches!(entry::is(**e), entry::Is::Mapped(_) | entry::Is::Swap(_));
-                let own = self.entries[base..base + region.pages as usize].iter().filter(counts).count();
-                let copied = region.copies.map_or(0, |copies| {
+                let own = self.entries[base..base + vma.pages as usize].iter().filter(counts).count();
+                let copied = vma.copies.map_or(0, |copies| {
                     let base = self.objects[copies as usize].base as usize;
-                    self.entries[base..base + region.pages as usize].iter().filter(counts).count()
+                    self.entries[base..base + vma.pages as usize].iter().filter(counts).count()
                 });
                 (own + copied) as u64
             })
@@ -328,10 +333,10 @@ impl Mm {
 
     /// Pages of anonymous memory of a process that are in memory, its copies of file pages included.
     pub(crate) fn held(&self, process: usize) -> u64 {
-        let regions = self.processes.get(process).map_or(&[][..], |process| &process.regions);
+        let vmas = self.processes.get(process).map_or(&[][..], |process| &process.vmas);
         let of = |number: u32| u64::from(self.objects[number as usize].held);
-        let of_region = |region: &Region| of(region.object) + region.copies.map_or(0, of);
-        regions.iter().flatten().map(of_region).sum()
+        let of_vma = |vma: &Vma| of(vma.object) + vma.copies.map_or(0, of);
+        vmas.iter().flatten().map(of_vma).sum()
     }
 
     /// Removes one mapping of an object (`zap_page_range`).
@@ -402,10 +407,10 @@ impl Mm {
                 }
             }
         }
-        if let Some(Some(region)) = self.processes[process].regions.get_mut(region as usize)
-            && region.copies.is_none()
+        if let Some(vma) = self.processes[process].vma_mut(RegionId(region))
+            && vma.copies.is_none()
         {
-            region.base = base;
+            vma.base = base;
         }
     }
 
@@ -578,10 +583,10 @@ impl Mm {
         id: RegionId,
         pages: impl IntoIterator<Item = (u32, bool)>,
     ) -> usize {
-        let Some(region) = self.processes.get(process).and_then(|process| process.region(id)) else {
+        let Some(vma) = self.processes.get(process).and_then(|process| process.vma(id)) else {
             return 0;
         };
-        let (base, len) = (region.base as usize, region.pages as usize);
+        let (base, len) = (vma.base as usize, vma.pages as usize);
         // A region without entries of its own begins beyond them.
         let Some(table) = self.entries.get_mut(base..base + len) else { return 0 };
         let mut touched = 0;
@@ -602,11 +607,11 @@ impl Mm {
         let mut all = 0;
         for op in ops {
             if let Op::Touch { region, page, .. } = *op
-                && let Some(region) = process.region(region)
-                && page < region.pages
-                && region.base != NONE
+                && let Some(vma) = process.vma(region)
+                && page < vma.pages
+                && vma.base != NONE
             {
-                all ^= self.entries[(region.base + page) as usize];
+                all ^= self.entries[(vma.base + page) as usize];
             }
         }
         std::hint::black_box(all);
@@ -614,21 +619,21 @@ impl Mm {
 
     /// `handle_mm_fault`
     fn handle_fault(&mut self, cx: &mut Cx, fault: &mut Fault) -> Done {
-        let Some(region) = self.processes.get(cx.process).and_then(|process| process.region(fault.region))
+        let Some(vma) = self.processes.get(cx.process).and_then(|process| process.vma(fault.region))
         else {
             return Err(Stop::Bad);
         };
-        if fault.page >= region.pages {
+        if fault.page >= vma.pages {
             return Err(Stop::Bad);
         }
-        let (object, copies) = (region.object, region.copies);
+        let (object, copies) = (vma.object, vma.copies);
         // Somebody else may have mapped the page, or it was mapped before the dirty limit held the task back.
-        if region.base != NONE
-            && entry::access(&mut self.entries[(region.base + fault.page) as usize], fault.write)
+        if vma.base != NONE
+            && entry::access(&mut self.entries[(vma.base + fault.page) as usize], fault.write)
         {
             return Ok(());
         }
-        self.in_lru_fault = region.has_recency();
+        self.in_lru_fault = vma.has_recency();
         let done = match copies {
             Some(copies) => self.private_fault(cx, fault, object, copies),
             None if self.objects[object as usize].file => self.file_fault(cx, fault, object, fault.write),

@@ -17,8 +17,10 @@
 //!   process.
 
 use lotsfree_kernel_files::counters::vmstat;
+use lotsfree_workload::RegionId;
 
 use super::frame::{Frame, NONE, entry, flag, list};
+use super::memory::Vma;
 use super::page_alloc::HIGHEST;
 use super::vmscan::{Fate, ReclaimStat, ScanControl};
 use super::vmstat::{
@@ -635,9 +637,8 @@ impl Mm {
     /// that was advised to be read at random or in sequence do not.
     fn has_recency(&self, number: u32) -> bool {
         self.objects[number as usize].mappings.iter().any(|mapping| {
-            let regions = self.processes.get(mapping.process).map(|process| &process.regions);
-            let region = regions.and_then(|regions| regions.get(mapping.region as usize)?.as_ref());
-            region.is_some_and(super::memory::Region::has_recency)
+            let process = self.processes.get(mapping.process);
+            process.and_then(|process| process.vma(RegionId(mapping.region))).is_some_and(Vma::has_recency)
         })
     }
 
@@ -1400,8 +1401,8 @@ mod tests {
     fn a_mapping_advised_for_random_access_protects_nothing() {
         let mut m = Machine::new("linux-6.12+mglru", 8192, 0, 60);
         m.map_file(0, 3000);
-        for region in m.mm.processes.iter_mut().flat_map(|process| process.regions.iter_mut().flatten()) {
-            region.advice = Advice::Random;
+        for vma in m.mm.processes.iter_mut().flat_map(|process| process.vmas.iter_mut().flatten()) {
+            vma.advice = Advice::Random;
         }
         let stream = m.mm.declare_file(40_000, true);
         for page in 0..40_000 {

@@ -45,7 +45,7 @@ use lotsfree_scenario::Costs;
 use lotsfree_scenario::Filesystem;
 use lotsfree_workload::Policy;
 pub use memory::Fault;
-use memory::{Object, Process};
+use memory::{AddressSpace, Object};
 use mmzone::{Lruvec, Node, Zone};
 
 use crate::generation::Generation;
@@ -320,7 +320,7 @@ pub struct Mm {
     pub(crate) space: memory::SlotSpace,
     pub(crate) objects: Vec<Object>,
     pub(crate) free_objects: Vec<u32>,
-    pub(crate) processes: Vec<Process>,
+    pub(crate) processes: Vec<AddressSpace>,
     pub(crate) tasks: Vec<vmscan::TaskState>,
     pub(crate) swap: Swap,
     pub(crate) writeback: Writeback,
@@ -412,7 +412,7 @@ impl Mm {
 
     /// A new address space.
     pub fn create_process(&mut self, policy: Policy) -> usize {
-        self.processes.push(Process::new(policy));
+        self.processes.push(AddressSpace::new(policy));
         self.processes.len() - 1
     }
 

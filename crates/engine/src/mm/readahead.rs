@@ -153,12 +153,12 @@ impl Mm {
         number: u32,
         page: u32,
     ) -> Result<(), Stop> {
-        let Some(Some(region)) = self.processes[cx.process].regions.get(id.0 as usize) else {
+        let Some(vma) = self.processes[cx.process].vma(id) else {
             return Err(Stop::Bad);
         };
-        let advice = region.advice;
-        let mut ra = region.ra;
-        let too_many = region.mmap_miss > MMAP_LOTSAMISS;
+        let advice = vma.advice;
+        let mut ra = vma.ra;
+        let too_many = vma.mmap_miss > MMAP_LOTSAMISS;
         if advice == Advice::Random {
             return self.read_page(cx, alloc, number, page);
         }
@@ -178,23 +178,23 @@ impl Mm {
                 self.read_pages(cx, number, ra.start, ra.size, ra.async_size, Some((page, alloc)))
             }
         };
-        if let Some(Some(region)) = self.processes[cx.process].regions.get_mut(id.0 as usize) {
-            region.ra = ra;
+        if let Some(vma) = self.processes[cx.process].vma_mut(id) {
+            vma.ra = ra;
         }
         result
     }
 
     /// Counts a fault that missed the cache (`do_sync_mmap_readahead`).
     pub(crate) fn mmap_miss(&mut self, cx: &Cx, id: RegionId) {
-        if let Some(Some(region)) = self.processes[cx.process].regions.get_mut(id.0 as usize) {
-            region.mmap_miss = (region.mmap_miss + 1).min(10 * MMAP_LOTSAMISS);
+        if let Some(vma) = self.processes[cx.process].vma_mut(id) {
+            vma.mmap_miss = (vma.mmap_miss + 1).min(10 * MMAP_LOTSAMISS);
         }
     }
 
     /// Counts a fault that met a cached page (`do_async_mmap_readahead`).
     pub(crate) fn mmap_hit(&mut self, cx: &Cx, id: RegionId) {
-        if let Some(Some(region)) = self.processes[cx.process].regions.get_mut(id.0 as usize) {
-            region.mmap_miss = region.mmap_miss.saturating_sub(1);
+        if let Some(vma) = self.processes[cx.process].vma_mut(id) {
+            vma.mmap_miss = vma.mmap_miss.saturating_sub(1);
         }
     }
 
@@ -204,14 +204,14 @@ impl Mm {
         if let Some(frame) = entry::frame(self.entries[slot as usize]) {
             self.frames[frame as usize].flags &= !flag::READAHEAD;
         }
-        let Some(Some(region)) = self.processes[cx.process].regions.get(id.0 as usize) else { return };
-        if region.advice == Advice::Random {
+        let Some(vma) = self.processes[cx.process].vma(id) else { return };
+        if vma.advice == Advice::Random {
             return;
         }
-        let mut ra = region.ra;
+        let mut ra = vma.ra;
         self.async_readahead(cx, number, &mut ra, page);
-        if let Some(Some(region)) = self.processes[cx.process].regions.get_mut(id.0 as usize) {
-            region.ra = ra;
+        if let Some(vma) = self.processes[cx.process].vma_mut(id) {
+            vma.ra = ra;
         }
     }
 

@@ -520,9 +520,9 @@ impl Mm {
 
     /// Pages of anonymous memory and of private file mappings, touched or not.
     fn committed(&self) -> u64 {
-        (self.processes.iter().flat_map(|process| &process.regions).flatten())
-            .filter(|region| region.copies.is_some() || !self.objects[region.object as usize].file)
-            .map(|region| u64::from(region.pages))
+        (self.processes.iter().flat_map(|process| &process.vmas).flatten())
+            .filter(|vma| vma.copies.is_some() || !self.objects[vma.object as usize].file)
+            .map(|vma| u64::from(vma.pages))
             .sum()
     }
 
