@@ -24,7 +24,7 @@ const ZONELIST_CACHE: u64 = 1_000_000_000;
 
 /// The watermark that an attempt has to respect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mark {
+pub(crate) enum Watermark {
     Min,
     Low,
     High,
@@ -86,7 +86,7 @@ impl Alloc {
             return None;
         }
         cx.spend(mm.costs.alloc);
-        let frame = mm.get_page(cx, ac, Mark::Low, true);
+        let frame = mm.get_page(cx, ac, Watermark::Low);
         self.is_slow = frame.is_none();
         if frame.is_some() {
             self.context = None;
@@ -114,29 +114,29 @@ impl Alloc {
             // Reclaim that was interrupted is finished, whatever has become free in the meantime.
             if self.reclaim.is_none() {
                 mm.wake_kswapds(ac);
-                if let Some(frame) = mm.get_page(cx, ac, Mark::Min, false) {
+                if let Some(frame) = mm.get_page(cx, ac, Watermark::Min) {
                     return Ok(Some(frame));
                 }
             }
             let freed = self.reclaim.get_or_insert_default().poll(mm, cx, ac)?;
             self.reclaim = None;
-            if let Some(frame) = mm.get_page(cx, ac, Mark::Min, false) {
+            if let Some(frame) = mm.get_page(cx, ac, Watermark::Min) {
                 return Ok(Some(frame));
             }
             if freed == 0 {
                 mm.drain_all();
-                if let Some(frame) = mm.get_page(cx, ac, Mark::Min, false) {
+                if let Some(frame) = mm.get_page(cx, ac, Watermark::Min) {
                     return Ok(Some(frame));
                 }
             }
             if !self.should_retry(mm, ac, freed) {
                 // The last attempt, at the high mark (`__alloc_pages_may_oom`). If it fails,
                 // `machine/process.rs` kills a process.
-                return Ok(mm.get_page(cx, ac, Mark::High, false));
+                return Ok(mm.get_page(cx, ac, Watermark::High));
             }
             let preferred = mm.lruvec_of(mm.nodes[ac.preferred].zonelist[0]);
             let waits = mm.generation.alloc_congestion_wait
-                || (mm.lruvecs[preferred].flag_congested && mm.is_congested());
+                || (mm.lruvecs[preferred].flags.congested && mm.is_congested());
             if !mm.generation.reclaim_retries && freed > 0 && waits {
                 return Err(Wait::until(cx.now() + TENTH / 5, WaitReason::Reclaim));
             }
@@ -204,11 +204,11 @@ impl Mm {
     /// Allocates a page that the caller can do without, as for readahead: the caller does not reclaim.
     pub(crate) fn alloc_page_light(&mut self, cx: &mut Cx, ac: &AllocContext) -> Option<u32> {
         cx.spend(self.costs.alloc);
-        if let Some(frame) = self.get_page(cx, ac, Mark::Low, true) {
+        if let Some(frame) = self.get_page(cx, ac, Watermark::Low) {
             return Some(frame);
         }
         self.wake_kswapds(ac);
-        self.get_page(cx, ac, Mark::Min, false)
+        self.get_page(cx, ac, Watermark::Min)
     }
 
     fn wake_kswapds(&mut self, ac: &AllocContext) {
@@ -222,12 +222,12 @@ impl Mm {
         }
     }
 
-    /// `get_page_from_freelist`
-    fn get_page(&mut self, cx: &mut Cx, ac: &AllocContext, mark: Mark, fast: bool) -> Option<u32> {
-        let fair = fast && self.generation.fair_zones;
+    /// `get_page_from_freelist`. The fast path is that which keeps the low watermark.
+    fn get_page(&mut self, cx: &mut Cx, ac: &AllocContext, wmark: Watermark) -> Option<u32> {
+        let fair = wmark == Watermark::Low && self.generation.fair_zones;
         if fair {
             let mut skipped = false;
-            if let Some(frame) = self.walk_zonelist(cx, ac, mark, fast, Some(&mut skipped), true) {
+            if let Some(frame) = self.walk_zonelist(cx, ac, wmark, Some(&mut skipped), true) {
                 return Some(frame);
             }
             if skipped {
@@ -235,15 +235,15 @@ impl Mm {
                     let zone = &mut self.zones[zone];
                     zone.alloc_batch = (zone.marks.high - zone.marks.low) as i64;
                 }
-                if let Some(frame) = self.walk_zonelist(cx, ac, mark, fast, Some(&mut skipped), true) {
+                if let Some(frame) = self.walk_zonelist(cx, ac, wmark, Some(&mut skipped), true) {
                     return Some(frame);
                 }
             }
         }
-        let page = self.walk_zonelist(cx, ac, mark, fast, None, true);
+        let page = self.walk_zonelist(cx, ac, wmark, None, true);
         if page.is_none() && self.zone_reclaim_mode != 0 && self.generation.zonelist_cache.is_some() {
             // Zones that the cache left out are tried before the walk counts as failed.
-            return self.walk_zonelist(cx, ac, mark, fast, None, false);
+            return self.walk_zonelist(cx, ac, wmark, None, false);
         }
         page
     }
@@ -254,8 +254,7 @@ impl Mm {
         &mut self,
         cx: &mut Cx,
         ac: &AllocContext,
-        mark: Mark,
-        fast: bool,
+        wmark: Watermark,
         mut fair: Option<&mut bool>,
         cached: bool,
     ) -> Option<u32> {
@@ -263,7 +262,7 @@ impl Mm {
         // memory. On a machine of one node, pages of files that are written go there whenever much is dirty.
         // The kernel treats zones in the same way (3.3 to 4.7), but for them the model gives up the limit
         // instead (SPECIFICATION.md says why).
-        let spread = fast && ac.write_cache && self.generation.dirty_spreading;
+        let spread = wmark == Watermark::Low && ac.write_cache && self.generation.dirty_spreading;
         for pass in 0..2 {
             let mut skipped_dirty = false;
             for i in 0..self.nodes[ac.preferred].zonelist.len() {
@@ -290,12 +289,12 @@ impl Mm {
                 if adapts && !zone.below_high {
                     zone.below_high = !zone.passes(zone.mark_high(), HIGHEST);
                 }
-                let value = match mark {
-                    Mark::Min => zone.mark_min(),
-                    Mark::Low => zone.mark_low(),
-                    Mark::High => zone.mark_high(),
+                let value = match wmark {
+                    Watermark::Min => zone.mark_min(),
+                    Watermark::Low => zone.mark_low(),
+                    Watermark::High => zone.mark_high(),
                 };
-                if !zone.passes(value, HIGHEST) && !self.makes_room(cx, ac, index, (mark, value), cached) {
+                if !zone.passes(value, HIGHEST) && !self.makes_room(cx, ac, index, (wmark, value), cached) {
                     continue;
                 }
                 if let Some(frame) = self.take_page(cx, index) {
@@ -318,7 +317,7 @@ impl Mm {
         cx: &mut Cx,
         ac: &AllocContext,
         index: usize,
-        (mark, value): (Mark, u64),
+        (wmark, value): (Watermark, u64),
         cached: bool,
     ) -> bool {
         if self.zone_reclaim_mode == 0 || !self.reclaims_here(ac.preferred, index) {
@@ -341,7 +340,7 @@ impl Mm {
         let full = match self.generation.zonelist_cache {
             None => false,
             Some(ZonelistCache::BelowMark) => true,
-            Some(ZonelistCache::BelowMinOrNoProgress) => mark == Mark::Min || !success,
+            Some(ZonelistCache::BelowMinOrNoProgress) => wmark == Watermark::Min || !success,
         };
         if full {
             zone.full_until[ac.preferred] = cx.now() + ZONELIST_CACHE;
