@@ -3,6 +3,7 @@
 use lotsfree_workload::How;
 
 use super::frame::{entry, flag, list};
+use super::memory::Backing;
 use super::page_alloc::Alloc;
 use super::readahead::RaState;
 use super::vmstat::Stat;
@@ -255,7 +256,7 @@ impl Mm {
     /// object.
     pub fn truncate(&mut self, cx: &mut Cx, number: u32, pages: u32) -> u32 {
         let _ = self.delete_file(cx, number);
-        self.create_object(pages, true, true)
+        self.create_object(pages, Backing::Hole)
     }
 
     /// Ends the read of a page, which may now be used.

@@ -61,6 +61,17 @@ pub(crate) struct Object {
     pub(crate) dirtied_at: u64,
 }
 
+/// What a new object consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backing {
+    /// Anonymous memory.
+    Anon,
+    /// A file with contents.
+    Disk,
+    /// A file of which nothing has been written yet.
+    Hole,
+}
+
 #[derive(Debug)]
 pub(crate) struct Mapping {
     pub(crate) process: usize,
@@ -179,7 +190,7 @@ impl Fault {
 
 impl Mm {
     /// Creates an object with all pages untouched, and returns its number.
-    pub(crate) fn create_object(&mut self, pages: u32, file: bool, hole: bool) -> u32 {
+    pub(crate) fn create_object(&mut self, pages: u32, backing: Backing) -> u32 {
         let length = pages.max(1).next_multiple_of(RUN);
         let base = match self.space.free.get_mut(&length).and_then(Vec::pop) {
             Some(base) => base,
@@ -190,6 +201,7 @@ impl Mm {
                 base
             }
         };
+        let (file, hole) = (backing != Backing::Anon, backing != Backing::Disk);
         let object = Object { base, pages, live: true, file, hole, ..Object::default() };
         let number = match self.free_objects.pop() {
             Some(number) => {
@@ -209,7 +221,7 @@ impl Mm {
 
     /// Registers a file of the scenario; `exists` means that its contents are on disk.
     pub fn declare_file(&mut self, pages: u32, exists: bool) -> u32 {
-        self.create_object(pages, true, !exists)
+        self.create_object(pages, if exists { Backing::Disk } else { Backing::Hole })
     }
 
     /// The object that a slot belongs to.
@@ -238,7 +250,7 @@ impl Mm {
     pub fn map_anon(&mut self, cx: &mut Cx, region: RegionId, pages: u32) -> Done {
         self.unmap_if(cx, region)?;
         cx.spend(self.costs.syscall);
-        let object = self.create_object(pages, false, true);
+        let object = self.create_object(pages, Backing::Anon);
         self.add_region(cx, region, object, pages, None)
     }
 
@@ -250,7 +262,7 @@ impl Mm {
             return Err(Stop::Bad);
         };
         let pages = pages.min(file.pages);
-        let copies = if shared { None } else { Some(self.create_object(pages, false, true)) };
+        let copies = if shared { None } else { Some(self.create_object(pages, Backing::Anon)) };
         self.add_region(cx, region, object, pages, copies)
     }
 
@@ -619,8 +631,7 @@ impl Mm {
 
     /// `handle_mm_fault`
     fn handle_fault(&mut self, cx: &mut Cx, fault: &mut Fault) -> Done {
-        let Some(vma) = self.processes.get(cx.process).and_then(|process| process.vma(fault.region))
-        else {
+        let Some(vma) = self.processes.get(cx.process).and_then(|process| process.vma(fault.region)) else {
             return Err(Stop::Bad);
         };
         if fault.page >= vma.pages {
@@ -628,8 +639,7 @@ impl Mm {
         }
         let (object, copies) = (vma.object, vma.copies);
         // Somebody else may have mapped the page, or it was mapped before the dirty limit held the task back.
-        if vma.base != NONE
-            && entry::access(&mut self.entries[(vma.base + fault.page) as usize], fault.write)
+        if vma.base != NONE && entry::access(&mut self.entries[(vma.base + fault.page) as usize], fault.write)
         {
             return Ok(());
         }
