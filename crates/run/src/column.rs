@@ -61,10 +61,7 @@ impl Column {
     }
 
     /// The values of some rows.
-    pub(crate) fn rows(
-        &self,
-        rows: Range<usize>,
-    ) -> impl ExactSizeIterator<Item = Option<u64>> + Clone + '_ {
+    pub(crate) fn rows(&self, rows: Range<usize>) -> impl ExactSizeIterator<Item = Option<u64>> + Clone + '_ {
         rows.map(|row| self.get(row))
     }
 

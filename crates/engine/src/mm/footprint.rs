@@ -24,8 +24,7 @@ impl Mm {
             })
             .sum::<usize>()
             + self.objects.capacity() * size_of::<Object>();
-        let vmas: usize =
-            self.processes.iter().map(|p| p.vmas.capacity() * size_of::<Option<Vma>>()).sum();
+        let vmas: usize = self.processes.iter().map(|p| p.vmas.capacity() * size_of::<Option<Vma>>()).sum();
         let lists = self
             .zones
             .iter()

@@ -6,7 +6,7 @@
 
 use lotsfree_kernel_files::counters::vmstat;
 
-use super::mmzone::Zone;
+use super::mmzone::{ReclaimFlags, Zone};
 use super::page_alloc::{HIGHEST, MAX_RECLAIM_RETRIES};
 use super::vmscan::{Reclaimer, ScanControl, ShrinkLruvec};
 use super::{Cx, DEF_PRIORITY, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, WaitChannel, WaitReason};
@@ -186,7 +186,7 @@ impl Mm {
         for which in self.lruvecs_of_node(node) {
             self.snapshot_refaults(which);
             let l = &mut self.lruvecs[which];
-            (l.flag_writeback, l.flag_dirty, l.flag_congested) = (false, false, false);
+            l.flags = ReclaimFlags::default();
         }
         let balanced = self.is_balanced(node);
         let kswapd = &mut self.nodes[node].kswapd;
@@ -281,7 +281,7 @@ impl Mm {
             }
             if !self.generation.lru_per_node {
                 let l = &mut self.lruvecs[zone];
-                (l.flag_congested, l.flag_dirty) = (false, false);
+                l.flags = ReclaimFlags { writeback: l.flags.writeback, ..ReclaimFlags::default() };
             }
         }
         let Some(end) = end else { return false };

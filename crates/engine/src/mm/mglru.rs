@@ -21,6 +21,7 @@ use lotsfree_workload::RegionId;
 
 use super::frame::{Frame, NONE, entry, flag, list};
 use super::memory::Vma;
+use super::mmzone::{ANON, FILE};
 use super::page_alloc::HIGHEST;
 use super::vmscan::{Fate, ReclaimStat, ScanControl};
 use super::vmstat::{
@@ -54,10 +55,6 @@ const RUN: u32 = 64;
 const PER_CACHE_LINE: u32 = 8;
 /// `lru_gen` flags that are cleared when a page changes its generation (LRU_REFS_MASK, LRU_REFS_FLAGS).
 const REFS_FLAGS: u32 = flag::REFS | flag::REFERENCED | flag::WORKINGSET;
-
-/// Types of pages, in the order of lists and counters.
-const ANON: usize = 0;
-const FILE: usize = 1;
 
 /// The type of a page.
 fn kind_of(frame: &Frame) -> usize {

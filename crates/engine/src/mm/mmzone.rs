@@ -118,6 +118,21 @@ pub(crate) struct Node {
     pub(crate) distance: Vec<u32>,
 }
 
+/// Types of pages, in the order of lists and counters.
+pub(crate) const ANON: usize = 0;
+pub(crate) const FILE: usize = 1;
+
+/// What reclaim found in a zone or node (`zone->flags`, `pgdat->flags`).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReclaimFlags {
+    /// Pages that were to be reclaimed at once are still under writeback.
+    pub(crate) writeback: bool,
+    /// All pages at the tail were dirty, and not queued.
+    pub(crate) dirty: bool,
+    /// All dirty pages were of a congested device.
+    pub(crate) congested: bool,
+}
+
 /// The lists of a zone (through 4.7) or a node, and reclaim's state for them.
 #[derive(Debug, Default)]
 pub(crate) struct Lruvec {
@@ -138,10 +153,7 @@ pub(crate) struct Lruvec {
     pub(crate) refaults_seen: [u64; 2],
     /// Small scans that are saved up, by classic list (RHEL 6).
     pub(crate) saved_scan: [u64; 5],
-    /// The zone flags WRITEBACK, DIRTY and CONGESTED.
-    pub(crate) flag_writeback: bool,
-    pub(crate) flag_dirty: bool,
-    pub(crate) flag_congested: bool,
+    pub(crate) flags: ReclaimFlags,
     /// Size for the ratio of the anonymous lists, where the ratio is fixed at boot.
     pub(crate) boot_size: Bytes,
     pub(crate) mglru: super::mglru::Generations,
@@ -452,7 +464,9 @@ impl Mm {
                 for (to, from) in zone.reserve.iter_mut().zip(&reserves[index(zone.kind)]) {
                     *to = *from;
                 }
-                zone.reserve[4] = zone.reserve[3];
+                // ZONE_DEVICE, which has no pages, is above ZONE_MOVABLE.
+                let [.., movable, device] = &mut zone.reserve;
+                *device = *movable;
             }
             let zones = self.nodes[node].zones.iter().map(|&zone| {
                 let zone = &self.zones[zone];

@@ -228,7 +228,7 @@ impl Mm {
 
     /// Whether a device has nearly as many write requests as its queue takes (`bdi_write_congested`).
     pub(crate) fn is_congested(&self) -> bool {
-        self.writeback.congested[0] || self.writeback.congested[1]
+        self.writeback.congested.contains(&true)
     }
 
     /// Whether a device takes no more write requests of a task, which then has to wait before it submits one.
@@ -238,7 +238,7 @@ impl Mm {
         if w.throttles.is_some() {
             return !w.held[which][writer.kind()].is_empty() || w.mq_room(which, writer, cx.now()) == 0;
         }
-        let requests = w.requests[0].max(w.requests[1]);
+        let requests = w.requests.into_iter().max().unwrap_or(0);
         let batch = &mut self.tasks[cx.task].batch;
         if std::mem::take(&mut batch.waited) {
             (batch.left, batch.until) = (BATCH_REQUESTS, cx.now() + BATCH_TIME);

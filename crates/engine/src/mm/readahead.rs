@@ -269,7 +269,8 @@ impl Mm {
         let end = first.saturating_add(count).min(pages);
         let mark = first.saturating_add(count).saturating_sub(async_size);
         // If the wanted page is waited for, those before it have had their turn.
-        let first = wanted.as_ref().filter(|(_, alloc)| alloc.is_under_way()).map_or(first, |(page, _)| *page);
+        let first =
+            wanted.as_ref().filter(|(_, alloc)| alloc.is_under_way()).map_or(first, |(page, _)| *page);
         let mut run = Run { start: 0, frames: self.flights.frames() };
         for page in first..end {
             let slot = base + page;

@@ -24,7 +24,8 @@ use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_scenario::Filesystem;
 
 use super::frame::{Frame, entry, flag, list};
-use super::page_alloc::AllocContext;
+use super::mmzone::{ANON, FILE};
+use super::page_alloc::{AllocContext, HIGHEST};
 use super::vmstat::Stat;
 use super::vmstat::{
     ALLOCSTALL, PGREFILL, PGSCAN, PGSCAN_DIRECT, PGSCAN_KSWAPD, PGSTEAL, PGSTEAL_DIRECT, PGSTEAL_KSWAPD,
@@ -278,7 +279,7 @@ impl DirectReclaim {
             self.throttle(mm, cx, ac)?;
             self.entry = Entry::Admitted;
             // User memory and files may use the highest possible zone, ZONE_MOVABLE.
-            mm.events[ALLOCSTALL[3]] += 1;
+            mm.events[ALLOCSTALL[HIGHEST]] += 1;
         }
         let lruvecs = mm.lruvecs_of(ac);
         loop {
@@ -354,7 +355,7 @@ impl DirectReclaim {
                 // 2.6.32 sleeps for the devices; 3.0 to 3.10 do so only if the preferred zone is flagged.
                 let low = self.total_scanned > 0 && scan.priority < DEF_PRIORITY - 2;
                 let flagged = !mm.generation.reclaim_flags
-                    && mm.lruvecs[lruvecs[0]].flag_congested
+                    && mm.lruvecs[lruvecs[0]].flags.congested
                     && mm.is_congested();
                 (low && (mm.generation.alloc_congestion_wait || flagged)).then_some(TENTH)
             };
@@ -529,14 +530,14 @@ impl Mm {
         let file_is_gone = match generation.anon_only {
             AnonOnly::Tiny => tiny,
             AnonOnly::TinyUnlessLow => tiny && !self.anon_low(which) && enough_anon,
-            AnonOnly::FileIsTiny => tiny && !may_deactivate[0] && enough_anon,
+            AnonOnly::FileIsTiny => tiny && !may_deactivate[ANON] && enough_anon,
         };
         let file_is_plenty = match generation.file_only {
             FileOnly::Never => false,
             FileOnly::AtLeastActive => sizes[INACTIVE_FILE] >= sizes[ACTIVE_FILE],
             FileOnly::NotLow => !self.file_low(which) && sizes[INACTIVE_FILE] >> priority > 0,
             FileOnly::CacheTrim => {
-                !scan.no_cache_trim && !may_deactivate[1] && sizes[INACTIVE_FILE] >> priority > 0
+                !scan.no_cache_trim && !may_deactivate[FILE] && sizes[INACTIVE_FILE] >> priority > 0
             }
         };
         let plan = if !swap {
@@ -670,7 +671,7 @@ impl Mm {
     /// `inactive_file_is_low`. Refault activations make the list low whatever its length (4.19, 5.4).
     fn file_low(&self, which: usize) -> bool {
         let l = &self.lruvecs[which];
-        let refaulted = self.generation.rules.lists.file_ratio && l.refaults[1] != l.refaults_seen[1];
+        let refaulted = self.generation.rules.lists.file_ratio && l.refaults[FILE] != l.refaults_seen[FILE];
         (refaulted && l.len(list::ACTIVE_FILE) > 0) || self.file_low_by_ratio(which)
     }
 
@@ -767,7 +768,7 @@ impl Mm {
         };
         let l = &mut self.lruvecs[lruvec];
         l.cost[usize::from(!anon)] += cost;
-        if l.cost[0] + l.cost[1] > (l.anon() + l.file()) / 4 {
+        if l.cost.iter().sum::<u64>() > (l.anon() + l.file()) / 4 {
             l.cost = l.cost.map(|cost| cost / 2);
         }
     }
@@ -870,20 +871,20 @@ impl Mm {
             let l = &mut self.lruvecs[lruvec];
             // wait_iff_congested waits only for a zone that is flagged as congested. A zone is flagged when
             // direct reclaim has spared all dirty file pages of a batch because the device is congested: 3.0.
-            l.flag_congested |= met.spared > 0 && met.spared == met.dirty;
+            l.flags.congested |= met.spared > 0 && met.spared == met.dirty;
             // At a lower priority, fewer pages of the batch have to be under writeback (3.2 to 3.10).
             let enough = met.writeback > 0 && met.writeback >= met.taken >> (DEF_PRIORITY - scan.priority);
-            let waits = l.flag_congested && enough && self.is_congested();
+            let waits = l.flags.congested && enough && self.is_congested();
             return waits.then(|| self.congestion_wait(cx, TENTH));
         }
         let l = &mut self.lruvecs[lruvec];
         if met.writeback > 0 && met.writeback == met.taken {
-            l.flag_writeback = true;
+            l.flags.writeback = true;
         }
-        l.flag_congested |= met.dirty > 0 && met.dirty == met.congested;
+        l.flags.congested |= met.dirty > 0 && met.dirty == met.congested;
         let all_dirty = met.taken > 0 && met.unqueued_dirty == met.taken;
-        l.flag_dirty |= all_dirty;
-        let congested = l.flag_congested;
+        l.flags.dirty |= all_dirty;
+        let congested = l.flags.congested;
         // From 4.11 on (726d061fbd36); before that direct reclaim wakes them by what it scanned.
         if all_dirty && !self.generation.direct_wakes_flushers {
             self.wakeup_flusher(met.taken);
@@ -947,7 +948,7 @@ impl Mm {
             if self.generation.reclaim_flags
                 && scan.is_kswapd()
                 && f.has(flag::RECLAIM)
-                && self.lruvecs[lruvec].flag_writeback
+                && self.lruvecs[lruvec].flags.writeback
             {
                 met.immediate += 1;
             } else {
@@ -1034,7 +1035,7 @@ impl Mm {
             FileWrite::KswapdInNeed => scan.is_kswapd() && scan.priority < DEF_PRIORITY - 2,
             FileWrite::KswapdDirtyTail => {
                 scan.is_kswapd()
-                    && self.lruvecs[lruvec].flag_dirty
+                    && self.lruvecs[lruvec].flags.dirty
                     && self.frames[frame as usize].has(flag::RECLAIM)
             }
         }
