@@ -13,6 +13,7 @@ use std::time::Instant;
 use lotsfree_engine::Generation;
 use lotsfree_engine::mm::{Config, Cx, Fault, Kswapd, Madvise, Mm, Stop, WaitChannel, WaitReason};
 use lotsfree_engine::reference::{Reference, Replacement};
+use lotsfree_sys::thread_cpu_time;
 use lotsfree_workload::{Advice, Policy, RegionId};
 
 const ACCESSES: usize = 20_000_000;
@@ -71,22 +72,11 @@ fn zipf(pages: usize, accesses: usize) -> Vec<u32> {
         .collect()
 }
 
-/// CPU time of this thread in seconds, or elapsed time where the kernel does not report CPU time.
-struct Clock(Instant);
-
-impl Clock {
-    fn now(&self) -> f64 {
-        let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-        let ns = text.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
-        ns.map_or_else(|| self.0.elapsed().as_secs_f64(), |ns| ns as f64 / 1e9)
-    }
-    /// Runs `work` and returns its rate, in millions of `count` things per second.
-    fn rate(count: usize, work: impl FnOnce()) -> f64 {
-        let clock = Clock(Instant::now());
-        let begin = clock.now();
-        work();
-        count as f64 / (clock.now() - begin) / 1e6
-    }
+/// Runs `work` and returns its rate, in millions of `count` things per second of this thread's CPU time.
+fn rate_of(count: usize, work: impl FnOnce()) -> f64 {
+    let begin = thread_cpu_time();
+    work();
+    count as f64 / (thread_cpu_time() - begin).as_secs_f64() / 1e6
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -99,7 +89,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 fn wall(records: &mut [[u64; 2]]) -> f64 {
     let mut random = Random(SEED);
     let count = records.len() as u64;
-    Clock::rate(ACCESSES, || {
+    rate_of(ACCESSES, || {
         for _ in 0..ACCESSES {
             let record = &mut records[((u128::from(random.next()) * u128::from(count)) >> 64) as usize];
             record[0] = record[0].wrapping_add(1);
@@ -111,7 +101,7 @@ fn wall(records: &mut [[u64; 2]]) -> f64 {
 
 /// One load and one store per access.
 fn bare(array: &mut [u32], trace: &[u32]) -> f64 {
-    Clock::rate(trace.len(), || {
+    rate_of(trace.len(), || {
         for &page in trace {
             array[page as usize] |= 1 << 30;
         }
@@ -207,7 +197,7 @@ fn sizes(generation: &str, pages: u32) {
     for _ in 0..REPETITIONS {
         walls.push(wall(&mut records));
         let bare = bare(&mut array, &trace);
-        let touch = Clock::rate(trace.len(), || resident.run(&trace));
+        let touch = rate_of(trace.len(), || resident.run(&trace));
         loops.push(bare);
         touches.push(touch);
         ratios.push(touch / bare);
@@ -224,7 +214,7 @@ fn sizes(generation: &str, pages: u32) {
         for _ in 0..REPETITIONS {
             let own = self::wall(&mut records);
             let mut host = Host::new(generation, pages, room);
-            let rate = Clock::rate(trace.len(), || host.run(&trace));
+            let rate = rate_of(trace.len(), || host.run(&trace));
             (misses, resident) = (host.cx.major, host.mm.rss(host.cx.process));
             rates.push(rate);
             scaled.push(rate * WALL / own);
@@ -239,7 +229,7 @@ fn sizes(generation: &str, pages: u32) {
             let (mut rates, mut misses) = (vec![], 0);
             for _ in 0..REPETITIONS {
                 let mut reference = Reference::new(replacement, pages, room as u32);
-                rates.push(Clock::rate(trace.len(), || {
+                rates.push(rate_of(trace.len(), || {
                     misses = trace.iter().filter(|&&page| reference.access(page) == Some(false)).count();
                 }));
             }
@@ -256,7 +246,7 @@ fn parallel(generation: &str) {
     let case = || {
         let begin = Instant::now();
         let mut host = Host::new(generation, pages, u64::from(pages) / 10);
-        let cpu = Clock::rate(trace.len(), || host.run(&trace));
+        let cpu = rate_of(trace.len(), || host.run(&trace));
         (cpu, trace.len() as f64 / begin.elapsed().as_secs_f64() / 1e6)
     };
     let (mut alone, mut both) = (vec![], vec![]);
@@ -282,7 +272,7 @@ fn terabyte(generation: &str) {
     let pages = (frames * 9 / 10) as u32;
     let begin = Instant::now();
     let mut host = Host::new(generation, pages, frames * 62 / 64);
-    let rate = Clock::rate(pages as usize, || {
+    let rate = rate_of(pages as usize, || {
         for first in (0..pages).step_by(1 << 16) {
             host.run(&(first..pages.min(first + (1 << 16))).collect::<Vec<_>>());
         }

@@ -11,6 +11,11 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// The samples up to now.
+    pub fn samples(&self) -> &Samples {
+        &self.samples
+    }
+
     /// The run, as [`Run::open`] would give it.
     pub fn finish(self, facts: Facts, scenario: impl Into<String>, state: State) -> Run {
         let Memory { samples, intervals, events } = self;
