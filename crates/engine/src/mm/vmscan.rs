@@ -226,26 +226,15 @@ impl ShrinkLruvec {
             self.plugged = true;
             mm.start_plug();
         }
-        let done = self.shrink(mm, cx, scan, lruvec);
-        // Whoever sleeps sends what it has collected, whoever yields does not.
+        let done = if mm.generation.mglru {
+            mm.lru_gen_shrink_lruvec(cx, scan, lruvec, &mut self.generations)
+        } else {
+            let pass = self.lists.get_or_insert_with(|| mm.get_scan_count(scan, lruvec));
+            mm.shrink_lists(cx, scan, lruvec, pass).inspect(|()| self.lists = None)
+        };
+        // A task that sleeps sends the writes that it has collected, one that yields does not.
         self.plugged = done.is_err_and(|wait| wait.why == WaitReason::Yield);
         done
-    }
-
-    fn shrink(
-        &mut self,
-        mm: &mut Mm,
-        cx: &mut Cx,
-        scan: &mut ScanControl,
-        lruvec: usize,
-    ) -> Result<(), Wait> {
-        if mm.generation.mglru {
-            return mm.lru_gen_shrink_lruvec(cx, scan, lruvec, &mut self.generations);
-        }
-        let pass = self.lists.get_or_insert_with(|| mm.get_scan_count(scan, lruvec));
-        mm.shrink_lists(cx, scan, lruvec, pass)?;
-        self.lists = None;
-        Ok(())
     }
 }
 
