@@ -24,8 +24,9 @@
 //!   and with `t`: those pages were evicted earlier. Who gives back what it took lets them return: the sum
 //!   shrinks again, but only as others allocate the room that was left, and what returns to that room is
 //!   charged to who left it. No sum but the payer's falls below 0: what an actor gives back beyond what it
-//!   took it had before, and left the same room. Nor is one less than `held(i, t) − held(i, 0)`, as far as
-//!   the actor allocated or faulted in so many pages: what is held is counted, and what is taken sampled.
+//!   took it had before, and left the same room. The sum of an actor is also at least the pages that it holds
+//!   more than in the first interval, `held(i, t) − held(i, 0)`, but for those that it neither allocated nor
+//!   faulted in: the kernel counts what an actor holds, while what it took is estimated from samples.
 //! - Where little is taken, memory is full of what is held. Of
 //!   `alpha = min(1, (Σ taken / Σ allocated) / LITTLE_TAKEN)`, up to `t`, the first part is charged
 //!   as above, the rest by `held(i, t) / Σ held(·, t)`: a working set that does not fit beside memory

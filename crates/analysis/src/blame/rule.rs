@@ -45,8 +45,9 @@ impl Taken {
     /// Adds what another actor took in an interval, and returns by how much it has more than before. What it
     /// gives back beyond that it had before the watch began.
     ///
-    /// What an actor holds and its faults are counted, while what it took is an estimate: if it holds `grown`
-    /// pages more than at first, it has taken at least those, as far as it can have got so many in that time.
+    /// The kernel counts what an actor holds and its faults, while what it took is an estimate. An actor that
+    /// holds `grown` pages more than in the first interval took at least that many, or all that it allocated
+    /// or faulted in if those are fewer: a fork seems to hold all that its parent has.
     fn add(&mut self, actor: usize, moment: &Moment, grown: f64) -> f64 {
         self.allocated_by[actor] += moment.toll.allocated as f64;
         self.faulted_in[actor] += moment.minor_faults as f64;
@@ -79,10 +80,9 @@ impl Taken {
 pub(super) fn charge(table: &Table, room: Option<f64>, accounts: &mut [Account]) {
     let actors = table.actors.len();
     let mut so_far: Vec<Taken> = accounts.iter().map(|_| Taken::nothing(actors)).collect();
-    let held_by = |moments: &[Moment]| moments.iter().map(|moment| moment.toll.held as f64).collect();
     let mut held_at_first: Option<Vec<f64>> = None;
     for moments in table.dense() {
-        let held: Vec<f64> = held_by(&moments);
+        let held: Vec<f64> = moments.iter().map(|moment| moment.toll.held as f64).collect();
         let held_at_first = held_at_first.get_or_insert_with(|| held.clone());
         for (account, so_far) in accounts.iter_mut().zip(&mut so_far) {
             let payer = account.payer();
