@@ -36,7 +36,7 @@ pub(super) fn command(host: &Host) -> Result<()> {
 fn measure(host: &Host, changes: &mut Changes) -> Result<()> {
     let files = host.directory(changes)?;
     prepared::make(&files)?;
-    let group = Group::new(changes, Kind::Postgres.limit(PACE.limit))?;
+    let group = Group::new(changes, Kind::Postgres.limit(100))?;
     let victim = group.below(changes, "victim")?;
     let place = Place { host, pace: PACE, prepared: files.clone(), files, group, victim, keep: None };
     let mut postgres = Kind::Postgres.start(&place, changes)?;

@@ -47,8 +47,8 @@ pub(super) const DD: Culprit = Culprit {
 /// Fills memory through a file of tmpfs.
 pub(super) const TMPFS: Culprit = Culprit {
     what: "a writer to tmpfs",
-    // The pipe's pages are head's, the file's are tee's.
-    programs: &["tee", "head"],
+    // The pipe's pages are head's, the file's are tee's; sleep comes and goes between the pieces.
+    programs: &["tee", "head", "sleep"],
     command: "(for n in $(seq 14); do head -c 40M /dev/zero; sleep $PAUSE; done; sleep 1000) | tee $SHM/file >/dev/null",
     ..NOTHING
 };
@@ -70,8 +70,8 @@ pub(super) const SMALL_LEAK: Culprit = Culprit {
 /// See [`SMALL_LEAK`].
 pub(super) const SMALL_TMPFS: Culprit = Culprit {
     what: "a small writer to tmpfs",
-    // The pipe's pages are head's, the file's are tee's.
-    programs: &["tee", "head"],
+    // The pipe's pages are head's, the file's are tee's; sleep comes and goes between the pieces.
+    programs: &["tee", "head", "sleep"],
     command: "(for n in $(seq 9); do head -c 30M /dev/zero; for i in $(seq $SLOWER); do sleep 0.8; done; done; sleep 1000) \
               | tee $SHM/file >/dev/null",
     ..NOTHING
