@@ -5,8 +5,8 @@
 //! without each culprit: what the application then no longer loses is what that culprit really took. A case
 //! passes if the application is named, if a culprit comes first, and if the shares are within [`WITHIN`] of
 //! what switching off gives back. With `vm` the cases run in a virtual machine with a kernel of the series
-//! ([`vm`]), with control groups of version 2. A run of all cases writes its part of [`PAGE`]. `--keep` keeps
-//! every watch as a run. `cargo xtask blame cost` measures what watching takes ([`cost`]).
+//! ([`vm`]), with control groups of version 2. A run writes the rows of its cases into [`PAGE`]. `--keep`
+//! keeps every watch as a run. `cargo xtask blame cost` measures what watching takes ([`cost`]).
 
 mod cost;
 mod culprits;
@@ -29,7 +29,7 @@ use crate::real::{Result, build};
 use culprits::Culprit;
 use victims::Victim;
 
-/// The page that a whole run writes.
+/// The page that runs write.
 const PAGE: &str = "docs/blame-cases.md";
 /// How far a share may be from what switching a culprit off gives back.
 const WITHIN: f64 = 0.15;
@@ -268,9 +268,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<()> {
             failed.push(format!("{}: {}", outcome.name, complaints.join("; ")));
         }
     }
-    if options.words.is_empty() {
-        page::write(&root().join(PAGE), &place, &outcomes)?;
-    }
+    page::write(&root().join(PAGE), &place, &cases, &outcomes)?;
     if failed.is_empty() { Ok(()) } else { Err(format!("failed:\n{}", failed.join("\n")).into()) }
 }
 
