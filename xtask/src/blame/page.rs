@@ -9,15 +9,16 @@ use super::{CASES, Case, Outcome, Result, Said};
 const HEAD: &str = "\
 # Known culprits
 
-`cargo xtask blame` writes the part of this page that is about a host, `cargo xtask blame vm SERIES` that about a virtual
-machine; with words after it, only the rows of the cases that these choose. Each application runs in a control group with
-a limit, first alone, then beside culprits in groups below the same limit, and then without each of them in turn, for 15 s
-each; all that three times, of which the mean is shown, and of the shares the mean by what was lost each time. In a
-virtual machine, which is emulated, each run lasts 24 s with `--budget 10`, most limits are a sixth smaller, and small
-culprits grow three times more slowly. *Lost* is the part of its time that `lotsfree blame` says the application lost to
-memory, *blamed* the share that it charges to a culprit, and *gives back* what the application no longer loses without
-that culprit, as a part of what all of them give back. A case fails if the application is not named, if no culprit comes
-first, or if a share is more than 15 points from what is given back.
+`cargo xtask blame` writes the part of this page that is about a host, `cargo xtask blame vm SERIES` that about a
+virtual machine; with words after it, only the rows of the cases that these choose. Each application runs in a control
+group with a limit, first alone, then beside culprits in groups below the same limit, and then without each of them in
+turn, for 15 s each; all that three times, on a host six times beside three culprits, of which the mean is shown, and of
+the shares the mean by what was lost each time. In a virtual machine, which is emulated, each run lasts 24 s with
+`--budget 10`, most limits are a sixth to a quarter smaller, and small culprits grow three times more slowly. *Lost* is
+the part of its time that `lotsfree blame` says the application lost to memory, *blamed* the share that it charges to a
+culprit, and *gives back* what the application no longer loses without that culprit, as a part of what all of them give
+back. A case fails if the application is not named, if no culprit comes first, or if a share is more than 15 points from
+what is given back.
 ";
 
 /// The head of a part's table.
