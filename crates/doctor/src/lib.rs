@@ -50,7 +50,7 @@ pub use huge::{Shared, shared_memory};
 pub use largest::Consumer;
 pub use lotsfree_kernel_files::counters::groups::*;
 pub use memory_map::{MemoryMap, Use};
-pub use remedies::bounded_taker;
+pub use remedies::{bounded_taker, taker_apart};
 pub use remedy::{Persistent, Remedy, Setting};
 pub use rule::{Describe, Group, Meta, Outcome, Rule, Skip};
 pub use verdict::{Answer, UNTOLD, Verdict};

@@ -5,6 +5,7 @@ use lotsfree_kernel_files::file::sysctl::SysctlSetting;
 use lotsfree_settings::{SWAPPINESS, WATERMARK_SCALE_FACTOR};
 use lotsfree_units::Bytes;
 
+use crate::control_groups::Owner;
 use crate::remedy::{sysctl_file, word};
 use crate::{Context, Remedy, advice, control_groups};
 
@@ -65,6 +66,48 @@ pub fn bounded_taker(groups: &Cgroups, path: &str, taker: &str, payer: &str, hol
     }
     let title = format!("Bound what {taker} takes: {wanted} for {path}, of which it holds {holds} now");
     let remedy = control_groups::set(title, groups.version, path, setting, Some(wanted), now).risk(risk);
+    Some(remedy.verify(format!("lotsfree blame {} --for 30s", word(payer))))
+}
+
+/// Starts a program that takes what others in its own group lose in a group of its own, beside that one, so
+/// that its page cache displaces only itself. `holds` is its anonymous and shared memory; whether `payer`
+/// loses less shows whether it helped. `None` where groups are made by a container runtime.
+pub fn taker_apart(
+    version: CgroupVersion,
+    path: &str,
+    taker: &str,
+    payer: &str,
+    holds: Bytes,
+) -> Option<Remedy> {
+    let wanted = control_groups::rounded(holds.scale(1.0 / control_groups::COMFORTABLE) + ROOM);
+    let title = format!("Start {taker} in a control group of its own, outside of {path}, with {wanted}");
+    let (unit, setting, risk) = match version {
+        CgroupVersion::V1 => ("MemoryLimit", "max", "one of its processes is killed"),
+        CgroupVersion::V2 => ("MemoryHigh", "high", "it is slowed down"),
+    };
+    let remedy = match control_groups::owner(path) {
+        Owner::Systemd(_) => {
+            Remedy::new(title).run(format!("systemd-run --scope -p {unit}={} COMMAND", wanted.0))
+        }
+        Owner::Files => {
+            let above = path.rsplit_once('/').map_or("", |(above, _)| above);
+            let beside = format!("{above}/bounded");
+            let directory = word(&control_groups::directory(version, &beside));
+            let limit = word(&control_groups::file(version, &beside, setting));
+            let enter = r#"sh -c 'echo $$ > "$0"/cgroup.procs && exec "$@"'"#;
+            Remedy::new(title)
+                .run(format!("mkdir {directory}"))
+                .run(format!("echo {} > {limit}", wanted.0))
+                .run(format!("{enter} {directory} COMMAND"))
+                .undo_with(format!("rmdir {directory}"))
+                .sets(limit, wanted.0)
+        }
+        Owner::Kubernetes | Owner::Container | Owner::Lab => return None,
+    };
+    let remedy = remedy.risk(format!(
+        "It waits for its own reads and writes. Where it needs more than that for itself, {risk}."
+    ));
+    let remedy = remedy.restart(taker);
     Some(remedy.verify(format!("lotsfree blame {} --for 30s", word(payer))))
 }
 
@@ -248,5 +291,25 @@ mod tests {
         assert_eq!(of_unit.undo, [format!("{set}=infinity")]);
         let is_low = Some(Limit::At(Bytes::mib(64)));
         assert_eq!(bounded(CgroupVersion::V1, "/apps/jobs", is_low, 0), None);
+    }
+
+    #[test]
+    fn who_takes_from_its_own_group_gets_one_beside_it() {
+        let apart = |version, path| taker_apart(version, path, "cat", "post gres", Bytes::mib(1));
+        let remedy = apart(CgroupVersion::V1, "/it's/db").unwrap();
+        let beside = r"'/sys/fs/cgroup/memory/it'\''s/bounded'";
+        assert_eq!(
+            remedy.runtime,
+            [
+                format!("mkdir {beside}"),
+                r"echo 67108864 > '/sys/fs/cgroup/memory/it'\''s/bounded/memory.limit_in_bytes'".to_owned(),
+                format!(r#"sh -c 'echo $$ > "$0"/cgroup.procs && exec "$@"' {beside} COMMAND"#),
+            ]
+        );
+        assert_eq!(remedy.undo, [format!("rmdir {beside}")]);
+        assert_eq!(remedy.verify, ["lotsfree blame 'post gres' --for 30s"]);
+        let remedy = apart(CgroupVersion::V2, "/system.slice/app.service").unwrap();
+        assert_eq!(remedy.runtime, ["systemd-run --scope -p MemoryHigh=67108864 COMMAND"]);
+        assert_eq!(apart(CgroupVersion::V2, "/kubepods/pod1/a"), None);
     }
 }

@@ -5,6 +5,7 @@
 //! blocks small enough to be checked by eye. Nothing here knows scenarios or runs.
 
 mod buffer;
+mod cachestat;
 mod confine;
 mod namespace;
 mod numa;
@@ -16,6 +17,7 @@ mod swap;
 mod usage;
 
 pub use buffer::Buffer;
+pub use cachestat::Cachestat;
 pub use confine::{Confinement, Limit, User, next_process_apart};
 pub use namespace::mount_for_this_thread;
 pub use numa::{Policy, set_policy};

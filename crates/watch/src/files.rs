@@ -24,10 +24,19 @@ pub(crate) enum Use {
 /// The most descriptors of a process that are looked at.
 const MOST_OPEN: usize = 1024;
 
-/// The name of a file that a process has open, and whether it reads or writes it. `None` if it has been
-/// closed. File systems with several devices (btrfs) show other device numbers in `stat` than in
-/// tracepoints, so only the inode has to be the same where no device is.
-pub(crate) fn find(process: u32, file: FileId) -> Option<(PathBuf, Use)> {
+/// A file that a process has open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Open {
+    pub(crate) name: PathBuf,
+    pub(crate) how: Use,
+    /// Where `/proc` has it, under any name or none.
+    pub(crate) descriptor: PathBuf,
+}
+
+/// A file that a process has open; `None` if it has been closed. File systems with several devices (btrfs)
+/// show other device numbers in `stat` than in tracepoints, so only the inode has to be the same where no
+/// device is.
+pub(crate) fn find(process: u32, file: FileId) -> Option<Open> {
     let directory = PathBuf::from(format!("/proc/{process}"));
     let open = fs::read_dir(directory.join("fd")).ok()?.filter_map(Result::ok).take(MOST_OPEN);
     let mut other = None;
@@ -38,7 +47,8 @@ pub(crate) fn find(process: u32, file: FileId) -> Option<(PathBuf, Use)> {
             continue;
         }
         let Ok(name) = fs::read_link(&path) else { continue };
-        let found = (name, used(&directory, &descriptor.file_name()));
+        let how = used(&directory, &descriptor.file_name());
+        let found = Open { name, how, descriptor: path };
         if kernel_device(metadata.dev()) == file.device {
             return Some(found);
         }
@@ -111,7 +121,8 @@ mod tests {
         let metadata = file.as_file().metadata().unwrap();
         let id = FileId { device: kernel_device(metadata.dev()), inode: metadata.ino() };
         let found = find(std::process::id(), id).unwrap();
-        assert_eq!(found, (file.path().to_path_buf(), Use::Both));
+        assert_eq!((found.name.as_path(), found.how), (file.path(), Use::Both));
+        assert_eq!(fs::metadata(found.descriptor).unwrap().ino(), id.inode);
         assert_eq!(find(std::process::id(), FileId { inode: 0, ..id }), None);
     }
 

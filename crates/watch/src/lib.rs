@@ -22,10 +22,12 @@
 //! | waits, and what for | `sched:sched_switch` with the kernel's call chain, `sched:sched_wakeup` |
 //! | all of these times, for some processes | delay accounting (`taskstats`) |
 //! | refaults | `workingset_refault_*` of each group's `memory.stat`, of `/proc/vmstat` for the rest |
+//! | pages of files that were evicted before they were read | `cachestat` (6.5) |
 //!
-//! The kernel has no tracepoint for a refault. Those of a group are shared among its programs by the pages
-//! that each read into the page cache twice while we looked, as a page can only be added twice if it was
-//! evicted between.
+//! The kernel has no tracepoint for a refault. Those of a group are shared among its programs by how many of
+//! the pages that each read had been evicted, of those that the kernel was asked about ([`probes`]); without
+//! answers by the pages that each read into the page cache twice while we looked, as a page can only be added
+//! twice if it was evicted between.
 
 mod delays;
 mod duty;
@@ -33,6 +35,7 @@ mod facts;
 mod files;
 mod glance;
 mod groups;
+mod probes;
 mod sampler;
 mod stack;
 mod tally;

@@ -8,9 +8,30 @@ use lotsfree_sys::Hit;
 
 use crate::files::FileId;
 use crate::groups::OfHost;
+use crate::probes::Probes;
 use crate::stack::{REASON, REASONS, Reason, Stacks};
 use crate::taskstats::Delay;
 use crate::tracepoints::{FRAMES, Kind, SETS, STRIDE, Set, Tracepoint};
+
+/// What is known of the pages that came into the page cache, of those that were looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CameBack {
+    /// Pages that had been added before, and so were evicted in between.
+    pub(crate) again: u64,
+    /// Pages that the kernel had been asked about ([`Probes`]), each by itself, and those of them that had
+    /// been evicted.
+    pub(crate) asked: u64,
+    pub(crate) evicted: u64,
+}
+
+impl CameBack {
+    pub(crate) fn add(&mut self, other: &CameBack) {
+        let CameBack { again, asked, evicted } = other;
+        self.again += again;
+        self.asked += asked;
+        self.evicted += evicted;
+    }
+}
 
 /// What a process did in the windows of an interval. Pages are base pages, times nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,8 +42,8 @@ pub(crate) struct Counts {
     pub(crate) returned: u64,
     /// Pages added to the page cache.
     pub(crate) added: u64,
-    /// Those of `added` that had been added before, and so were evicted in between.
-    pub(crate) again: u64,
+    /// Which of `added` came back.
+    pub(crate) back: CameBack,
     /// Time in reclaim for its own allocations.
     pub(crate) reclaim: u64,
     /// Time compacting for its own allocations.
@@ -49,11 +70,11 @@ impl Counts {
     }
 
     pub(crate) fn add(&mut self, other: &Counts) {
-        let Counts { allocated, returned, added, again, reclaim, compaction, waits, thrashing } = other;
+        let Counts { allocated, returned, added, back, reclaim, compaction, waits, thrashing } = other;
         self.allocated += allocated;
         self.returned += returned;
         self.added += added;
-        self.again += again;
+        self.back.add(back);
         self.reclaim += reclaim;
         self.compaction += compaction;
         self.thrashing += thrashing;
@@ -65,12 +86,12 @@ impl Counts {
     /// What it would be in an interval of which the windows are a part.
     pub(crate) fn scaled(&self, scale: &Scale) -> Counts {
         let scaled = |value: u64| (value as f64 * scale.memory) as u64;
-        let Counts { allocated, returned, added, again, reclaim, compaction, waits, thrashing } = *self;
+        let Counts { allocated, returned, added, back, reclaim, compaction, waits, thrashing } = *self;
         Counts {
             allocated: (allocated as f64 * scale.allocated) as u64,
             returned: (returned as f64 * scale.freed) as u64,
             added: scaled(added),
-            again: scaled(again),
+            back: CameBack { again: scaled(back.again), ..back },
             reclaim: scaled(reclaim),
             compaction: scaled(compaction),
             waits: waits.map(|time| (time as f64 * scale.waits) as u64),
@@ -189,6 +210,7 @@ pub(crate) struct Tally {
     /// Who allocated the block of pages at a frame.
     owners: HashMap<u64, u32>,
     pages: Pages,
+    pub(crate) probes: Probes,
     /// How many waits have ended, and their time, by reason. Their mean stands in for waits whose end nobody
     /// saw.
     ended: [(u64, u64); REASONS],
@@ -343,18 +365,22 @@ impl Tally {
     /// for as many pages.
     fn add(&mut self, file: FileId, first: u64, pages: u64, process: u32) {
         let multiples = (first.div_ceil(STRIDE)..).take_while(|n| n * STRIDE < first + pages);
-        let mut again = 0;
+        let mut back = CameBack::default();
         let mut seen = 0;
         for multiple in multiples {
             seen += 1;
-            again += u64::from(!self.pages.insert((file, multiple)));
+            back.again += STRIDE * u64::from(!self.pages.insert((file, multiple)));
+            if let Some(was_evicted) = self.probes.take((file, multiple)) {
+                back.asked += 1;
+                back.evicted += u64::from(was_evicted);
+            }
         }
         if self.files.len() < MOST_FILES {
             *self.files.entry((process, file)).or_default() += seen * STRIDE;
         }
         let counts = self.of(process);
         counts.added += seen * STRIDE;
-        counts.again += again * STRIDE;
+        counts.back.add(&back);
     }
 
     /// Forgets what is going on in a set that is not looked at any more.
@@ -639,7 +665,7 @@ mod tests {
         let hits = vec![added(0, 0), added(32, 5), added(48, 0), added(64, 0)];
         let counts = tally(&[(window(0, 10, false), hits)]).counts;
         // The folio of 32 pages has two multiples of 16, of which the second comes again alone.
-        assert_eq!((counts[&20].added, counts[&20].again), (16 * 5, 16));
+        assert_eq!((counts[&20].added, counts[&20].back.again), (16 * 5, 16));
     }
 
     #[test]

@@ -12,10 +12,10 @@ use lotsfree_sys::{self as sys, Hit, Observed, Tracing};
 use crate::delays::Delays;
 use crate::duty::{Cost, Duty};
 use crate::facts;
-use crate::files::{self, Use};
+use crate::files::{self, Open, Use};
 use crate::groups::{Back, Groups, OfHost};
 use crate::stack::{Reason, Stacks};
-use crate::tally::{Counts, Scale, Tally, Window};
+use crate::tally::{CameBack, Counts, Scale, Tally, Window};
 use crate::tasks::{self, Held, Program, Tasks, Times};
 use crate::taskstats::Account;
 use crate::tracepoints::{SET, SETS, STRIDE, Set, Tracepoints};
@@ -44,9 +44,9 @@ pub struct Watch {
     began: u64,
     /// When the last interval ended.
     last: u64,
-    /// The pages that each program read twice so far. They are counted over the whole time: at first every
-    /// page is new to us.
-    again: BTreeMap<Program, u64>,
+    /// What is known of the pages that each program read so far. They are counted over the whole time: at
+    /// first every page is new to us.
+    known: BTreeMap<Program, CameBack>,
     /// The files that each program brought into the page cache, in pages.
     files: BTreeMap<Program, BTreeMap<(Use, PathBuf), u64>>,
     /// Processes that were among the busiest. Their times are read to the end, also while they do nothing
@@ -164,6 +164,9 @@ const LEAST_BUFFER: usize = 32 << 10;
 /// The least pages read twice from which the refaults of a group are shared among its programs. With fewer
 /// the pages read at all decide.
 const ENOUGH_AGAIN: u64 = 16 * STRIDE;
+/// The least pages that the kernel was asked about from which they say how many of a program's pages came
+/// back.
+const ENOUGH_ASKED: u64 = 16;
 /// No window is shorter.
 const SLIVER: Duration = Duration::from_millis(2);
 /// The most files of a program that are remembered by name.
@@ -210,7 +213,7 @@ impl Watch {
             goes_on_from: [None; SETS],
             began,
             last: began,
-            again: BTreeMap::new(),
+            known: BTreeMap::new(),
             files: BTreeMap::new(),
             read: BTreeSet::new(),
             recorded: Vec::new(),
@@ -257,7 +260,7 @@ impl Watch {
     pub fn take(&mut self) -> Vec<Vec<Interval>> {
         let recorded = std::mem::take(&mut self.recorded);
         let names = names(recorded.iter().flat_map(|recorded| recorded.programs.keys()), &self.groups);
-        recorded.iter().map(|recorded| recorded.rows(&self.again, &names)).collect()
+        recorded.iter().map(|recorded| recorded.rows(&self.known, &names)).collect()
     }
 
     /// Switches the sets that are due on for a window, and counts what it held.
@@ -377,8 +380,8 @@ impl Watch {
         let room = MOST_READ.saturating_sub(self.read.len());
         self.read.extend(busiest.iter().take(room).map(|(_, process)| *process));
         let mut programs = self.sums(&counts, &scale);
-        for (program, sums) in programs.iter().filter(|(_, sums)| sums.counts.again > 0) {
-            *self.again.entry(program.clone()).or_default() += sums.counts.again;
+        for (program, sums) in programs.iter().filter(|(_, sums)| sums.counts.back != CameBack::default()) {
+            self.known.entry(program.clone()).or_default().add(&sums.counts.back);
         }
         for process in std::mem::take(&mut self.read) {
             let Some(program) = self.tasks.get(process).map(|known| known.program.clone()) else { continue };
@@ -390,7 +393,7 @@ impl Watch {
         for (program, held) in self.tasks.held() {
             programs.entry(program.clone()).or_default().held.add(held);
         }
-        self.name_files();
+        self.look_at_files();
         let back = self.groups.since(host, &programs.keys().map(|program| &program.group).collect());
         self.tasks.forget_ended();
         if let Some(delays) = &mut self.delays {
@@ -445,15 +448,17 @@ impl Watch {
         }
     }
 
-    /// Looks for the names of the files that were most read in an interval, while they are still open.
-    fn name_files(&mut self) {
+    /// Looks for the names of the files that were most read in an interval, while they are still open, and
+    /// asks the kernel what it knows of their pages.
+    fn look_at_files(&mut self) {
+        self.tally.probes.begin();
         for (process, file, pages) in self.tally.busiest_files() {
             let Some(known) = self.tasks.get(process) else { continue };
+            let Some(Open { name, how, descriptor }) = files::find(process, file) else { continue };
+            self.tally.probes.ask(file, &descriptor);
             let files = self.files.entry(known.program.clone()).or_default();
-            if files.len() < MOST_NAMES
-                && let Some((path, how)) = files::find(process, file)
-            {
-                *files.entry((how, path)).or_default() += pages;
+            if files.len() < MOST_NAMES {
+                *files.entry((how, name)).or_default() += pages;
             }
         }
     }
@@ -504,11 +509,11 @@ fn names<'a>(programs: impl Iterator<Item = &'a Program>, groups: &Groups) -> BT
 }
 
 impl Recorded {
-    fn rows(&self, again: &BTreeMap<Program, u64>, names: &BTreeMap<&Program, Name>) -> Vec<Interval> {
+    fn rows(&self, known: &BTreeMap<Program, CameBack>, names: &BTreeMap<&Program, Name>) -> Vec<Interval> {
         let rows = self.programs.iter().filter(|(_, sums)| sums.is_worth_a_row());
         rows.filter_map(|(program, sums)| {
             let name = names.get(program)?;
-            let back = self.brought_back(program, sums, again);
+            let back = self.brought_back(program, sums, known);
             Some(Interval {
                 from: self.from,
                 at: self.at,
@@ -540,19 +545,22 @@ impl Recorded {
         inside.map(|(_, name)| &name.role)
     }
 
-    /// Pages that a program brought back: its part of the refaults of its group, by the pages that each of
-    /// them read twice, and of the pages that the host swapped in, by the time that each waited for such
-    /// pages.
-    fn brought_back(&self, program: &Program, sums: &Sums, again: &BTreeMap<Program, u64>) -> BroughtBack {
+    /// Pages that a program brought back: its part of the refaults of its group ([`shares`]), and of the pages
+    /// that the host swapped in, by the time that each waited for such pages.
+    fn brought_back(
+        &self,
+        program: &Program,
+        sums: &Sums,
+        known: &BTreeMap<Program, CameBack>,
+    ) -> BroughtBack {
         let all = self.back.refaults.get(&program.group).copied().unwrap_or(0);
-        let others = || self.programs.iter().filter(|(other, _)| other.group == program.group);
-        let known: u64 = others().map(|(other, _)| again.get(other).copied().unwrap_or(0)).sum();
-        let weight = |program: &Program, sums: &Sums| {
-            // How often this program's pages came back, of those that it read in this interval.
-            let often = again.get(program).copied().unwrap_or(0) as f64 / known.max(1) as f64;
-            sums.counts.added as f64 * if known >= ENOUGH_AGAIN { often } else { 1.0 }
+        let others = self.programs.iter().filter(|(other, _)| other.group == program.group);
+        let read = |program: &Program, sums: &Sums| Read {
+            added: sums.counts.added,
+            known: known.get(program).copied().unwrap_or_default(),
         };
-        let file = share(weight(program, sums), others().map(|(other, sums)| weight(other, sums)), all);
+        let group: Vec<Read> = others.map(|(other, sums)| read(other, sums)).collect();
+        let file = refaults(read(program, sums), &group, all);
         // Swap in memory (zram) is read without a wait.
         let waits = self.programs.values().any(|sums| sums.counts.wait(Reason::SwapIn) > 0);
         let swap = |sums: &Sums| match waits {
@@ -562,6 +570,40 @@ impl Recorded {
         let swapped_in = share(swap(sums), self.programs.values().map(swap), self.back.swapped_in);
         BroughtBack { file, swapped_in }
     }
+}
+
+/// What a program read into the page cache in an interval, and what is known of all that it read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Read {
+    added: u64,
+    known: CameBack,
+}
+
+impl Read {
+    /// The pages of those it read that came back, by those that the kernel was asked about.
+    fn evicted(self) -> Option<f64> {
+        let CameBack { asked, evicted, .. } = self.known;
+        (asked >= ENOUGH_ASKED).then(|| self.added as f64 * evicted as f64 / asked as f64)
+    }
+}
+
+/// The part of a program in the refaults of its group. What the kernel was asked about decides; the programs
+/// of whose pages it was asked too little share the rest by the pages that each read twice.
+fn refaults(own: Read, group: &[Read], all: u64) -> u64 {
+    let sure: f64 = group.iter().filter_map(|read| read.evicted()).sum();
+    let unsure = || group.iter().filter(|read| read.evicted().is_none());
+    let again: u64 = unsure().map(|read| read.known.again).sum();
+    // How often a program's pages came back, of those that it read in this interval.
+    let often =
+        |read: &Read| if again >= ENOUGH_AGAIN { read.known.again as f64 / again as f64 } else { 1.0 };
+    let weights: f64 = unsure().map(|read| read.added as f64 * often(read)).sum();
+    let left = (all as f64 - sure).max(0.0);
+    let part = |read: &Read| match read.evicted() {
+        Some(pages) => pages,
+        None if weights > 0.0 => (left * read.added as f64 * often(read) / weights).min(read.added as f64),
+        None => 0.0,
+    };
+    share(part(&own), group.iter().map(part), all)
 }
 
 /// Pages that a program brought back after they were evicted.
@@ -588,9 +630,9 @@ impl Sums {
     /// What waits cost the program. A kernel thread reclaims and compacts for others, and waits for nothing
     /// of its own.
     fn paid(&self) -> Counts {
-        let Counts { allocated, returned, added, again, .. } = self.counts;
+        let Counts { allocated, returned, added, back, .. } = self.counts;
         match self.is_kernel_thread {
-            true => Counts { allocated, returned, added, again, ..Counts::default() },
+            true => Counts { allocated, returned, added, back, ..Counts::default() },
             false => self.counts,
         }
     }
@@ -633,6 +675,27 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_kernel_was_asked_about_decides_who_brought_pages_back() {
+        let read = |added, again, asked, evicted| Read { added, known: CameBack { again, asked, evicted } };
+        let all = |group: &[Read], pages| -> Vec<u64> {
+            group.iter().map(|own| refaults(*own, group, pages)).collect()
+        };
+        // A reader of a large file comes by again sooner than a database that reads here and there.
+        let (reader, database) = (read(400_000, 50_000, 500, 500), read(2000, 0, 100, 100));
+        assert_eq!(all(&[reader, database], 402_000), [400_000, 2000]);
+        let copy = read(400_000, 0, 500, 0);
+        assert_eq!(all(&[copy, database], 1990), [0, 1990]);
+        // Whoever's files nobody could ask about has at most the rest.
+        let find = read(1000, 16 * STRIDE, 0, 0);
+        assert_eq!(all(&[reader, database, find], 402_500), [400_000, 2000, 500]);
+        assert_eq!(all(&[copy, find], 5000), [0, 5000]);
+        // Without answers the pages that were seen twice decide, or all that were read.
+        let unasked = |read: Read| Read { known: CameBack { asked: 0, evicted: 0, ..read.known }, ..read };
+        assert_eq!(all(&[unasked(copy), find], 800), [0, 800]);
+        assert_eq!(all(&[unasked(copy), unasked(database)], 402), [400, 2]);
+    }
 
     #[test]
     fn what_the_windows_missed_of_what_came_back_was_allocated_too() {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use lotsfree_analysis::blame::{Blame, Who};
-use lotsfree_doctor::{Remedy, Severity, bounded_taker, diagnose};
+use lotsfree_doctor::{Remedy, Severity, bounded_taker, diagnose, taker_apart};
 use lotsfree_kernel_files::file::cgroup::{Cgroups, Limit};
 use lotsfree_report::TextOptions;
 use lotsfree_report::blame::{
@@ -81,7 +81,8 @@ fn judged(
 /// From this share of what a payer lost on, a taker is to be bounded.
 const MAIN: f64 = 0.5;
 
-/// What bounds the taker of most that the first payer lost, if it is in a control group without the payer.
+/// What bounds the taker of most that the first payer lost: its control group, or one of its own where the
+/// payer is in that too.
 fn bound(blame: &Blame, programs: &Programs, groups: &Cgroups) -> Option<Remedy> {
     let payer = blame.payers.first()?;
     let group = |actor: &str| programs.get(actor).map(|seeing| &*seeing.group).unwrap_or_default();
@@ -91,13 +92,22 @@ fn bound(blame: &Blame, programs: &Programs, groups: &Cgroups) -> Option<Remedy>
             Who::Itself | Who::Unknown => None,
         })?;
     let its = group(taker);
-    if its.len() < 2 || is_within(group(&payer.cost.actor), its) {
+    if its.len() < 2 {
         return None;
     }
-    let held = blame.takers.iter().filter(|other| group(&other.actor) == its).map(|other| other.held_bytes);
     // The group behind a name only tells programs of one name apart.
-    let name = payer.cost.actor.split(" (").next().unwrap_or_default();
-    bounded_taker(groups, its, taker, name, Bytes(held.sum()))
+    let short = |name: &str| name.split(" (").next().unwrap_or_default().to_owned();
+    let is_shared = is_within(group(&payer.cost.actor), its);
+    let held = blame.takers.iter().filter(|other| match is_shared {
+        true => other.actor == taker,
+        false => group(&other.actor) == its,
+    });
+    let held = Bytes(held.map(|other| other.held_bytes).sum());
+    let name = short(&payer.cost.actor);
+    match is_shared {
+        true => taker_apart(groups.version, its, &short(taker), &name, held),
+        false => bounded_taker(groups, its, taker, &name, held),
+    }
 }
 
 /// Watches this host, or looks at what an ordinary user can see, and asks the doctor what helps.
