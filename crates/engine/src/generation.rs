@@ -14,6 +14,10 @@ use lotsfree_formulas::pcp::PcpRules;
 use lotsfree_scenario::Filesystem;
 use lotsfree_units::Bytes;
 
+use crate::mm::mglru::Mglru;
+use crate::mm::policy::Policy;
+use crate::mm::two_lists::TwoLists;
+
 /// Pages of a section of memory on x86-64 (`PAGES_PER_SECTION`).
 pub(crate) const SECTION: u64 = 1 << 15;
 
@@ -187,12 +191,12 @@ pub struct Generation {
     pub dirty: DirtyRules,
     /// LRU lists belong to the node, otherwise to the zone (4.8, 599d0c954f91).
     pub lru_per_node: bool,
-    /// The multi-generational LRU is on.
-    pub mglru: bool,
+    /// The policy that decides which pages stay in memory.
+    pub(crate) policy: &'static dyn Policy,
     /// Rules of the multi-generational LRU, used if it is on.
     pub lru_gen: LruGen,
-    /// New anonymous pages start on the inactive list (5.9, b518154e59aa; read in 5.15): `new_page_list` and
-    /// `map_swapped_in` of `mm/memory.rs` act on it.
+    /// New anonymous pages start on the inactive list (5.9, b518154e59aa; read in 5.15): `insert` of
+    /// `mm/two_lists.rs` and `map_swapped_in` of `mm/memory.rs` act on it.
     pub anon_starts_inactive: bool,
     /// How accessed bits count.
     pub reference: ReferenceRule,
@@ -355,9 +359,11 @@ impl Generation {
             "linux-4.4" => Self::linux_4_4(),
             "linux-5.4" => Self::linux_5_4(),
             "linux-6.1" => Self::linux_6_1(),
-            "linux-6.1+mglru" => Generation { name: "linux-6.1+mglru", mglru: true, ..Self::linux_6_1() },
+            "linux-6.1+mglru" => Generation { name: "linux-6.1+mglru", policy: &Mglru, ..Self::linux_6_1() },
             "linux-6.12" => Self::linux_6_12(),
-            "linux-6.12+mglru" => Generation { name: "linux-6.12+mglru", mglru: true, ..Self::linux_6_12() },
+            "linux-6.12+mglru" => {
+                Generation { name: "linux-6.12+mglru", policy: &Mglru, ..Self::linux_6_12() }
+            }
             _ => return None,
         })
     }
@@ -371,7 +377,7 @@ impl Generation {
             pcp: OLD_PCP,
             dirty: RHEL_6_DIRTY,
             lru_per_node: false,
-            mglru: false,
+            policy: &TwoLists,
             lru_gen: LruGen::LINUX_6_1,
             anon_starts_inactive: false,
             reference: ReferenceRule::SecondRound,

@@ -210,8 +210,8 @@ fn files(config: &MachineConfig) -> BTreeMap<String, String> {
     let mut files =
         BTreeMap::from([("sys/kernel/mm/transparent_hugepage/enabled".to_owned(), format!("{thp}\n"))]);
     if generation.reclaim_throttle {
-        let enabled = if generation.mglru { "0x0007\n" } else { "0x0000\n" };
-        files.insert("sys/kernel/mm/lru_gen/enabled".to_owned(), enabled.to_owned());
+        let enabled = format!("{:#06x}\n", generation.policy.lru_gen_enabled());
+        files.insert("sys/kernel/mm/lru_gen/enabled".to_owned(), enabled);
     }
     // The disks as `Machine::counters` names them.
     let disks: &[(&str, bool)] = match config.swap {

@@ -50,11 +50,7 @@ impl Mm {
         let mut recounts = vec![Recount::default(); self.zones.len()];
         for lruvec in 0..self.lruvecs.len() {
             self.check_lists(lruvec, &mut places, &mut recounts)?;
-            let generations = &self.lruvecs[lruvec].mglru;
-            ensure!(
-                generations.is_valid(),
-                "lruvec {lruvec} has too many generations or too few: {generations:?}"
-            );
+            self.generation.policy.check(self, lruvec)?;
         }
         self.check_frames(&mut places, &mut recounts)?;
         for (index, (zone, recount)) in self.zones.iter().zip(&recounts).enumerate() {

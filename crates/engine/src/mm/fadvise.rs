@@ -203,12 +203,7 @@ impl Mm {
         if list::is_active(f.list()) {
             self.events[vmstat::pgdeactivate] += 1;
         }
-        let to = if self.generation.mglru {
-            let lruvec = self.lruvec_of_frame(frame);
-            self.lruvecs[lruvec].mglru.oldest_list(1)
-        } else {
-            list::INACTIVE_FILE
-        };
+        let to = self.generation.policy.list_to_reclaim(self, frame);
         let busy = f.has(flag::DIRTY | flag::WRITEBACK);
         let flags = &mut self.frames[frame as usize].flags;
         *flags &= !flag::REFERENCED;

@@ -2,9 +2,10 @@
 
 use lotsfree_workload::How;
 
-use super::frame::{entry, flag, list};
+use super::frame::{entry, flag};
 use super::memory::Backing;
 use super::page_alloc::Alloc;
+use super::policy::Arrival;
 use super::readahead::RaState;
 use super::vmstat::Stat;
 use super::{Cx, Device, Done, IoRequest, Mm, Stop, Wait};
@@ -123,7 +124,7 @@ impl Read {
             }
             cx.spend(mm.costs.copy);
             if ra.prev != page {
-                mm.mark_page_accessed(frame);
+                mm.generation.policy.touch(mm, frame);
             }
             ra.prev = page;
             call.done += (PAGE - at % PAGE).min(len - call.done);
@@ -186,7 +187,7 @@ impl Write {
                 return Err(mm.wait_locked(frame).into());
             }
             cx.spend(mm.costs.copy);
-            mm.mark_page_accessed(frame);
+            mm.generation.policy.touch(mm, frame);
             mm.set_page_dirty(cx, frame);
             call.done += part;
             call.alloc.forget();
@@ -210,7 +211,7 @@ impl Mm {
         self.frames[frame as usize].slot = slot;
         self.entries[slot as usize] = entry::RESIDENT | frame;
         self.stat_add(frame, Stat::FilePages);
-        let mut active = false;
+        let mut refault = false;
         if let entry::Is::Shadow(shadow) = entry::is(old)
             && !write
         {
@@ -221,15 +222,9 @@ impl Mm {
                 }
                 self.frames[frame as usize].flags |= flag::REFAULTED;
             }
-            active = self.workingset_refault(frame, shadow, false);
+            refault = self.workingset_refault(frame, shadow);
         }
-        let to = if self.generation.mglru {
-            self.new_page_list(frame, false)
-        } else {
-            list::classic(false, active)
-        };
-        self.lru_add(frame, to);
-        self.note_added(frame, active);
+        self.generation.policy.insert(self, frame, Arrival::File { refault });
     }
 
     fn file_pages(&self, number: u32) -> Result<u32, Stop> {

@@ -75,6 +75,11 @@ impl Kswapd {
 
     /// Runs for a slice. Returns the event or time that it waits for after that.
     pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx) -> Wait {
+        mm.generation.policy.background(mm, cx, self)
+    }
+
+    /// Balances the node by its watermarks (`kswapd`).
+    pub(super) fn run(&mut self, mm: &mut Mm, cx: &mut Cx) -> Wait {
         let node = self.node;
         loop {
             if let Some(run) = &mut self.run {
@@ -96,7 +101,8 @@ impl Mm {
     /// `wakeup_kswapd`
     pub(crate) fn wakeup_kswapd(&mut self, node: usize) {
         let awake = self.nodes[node].kswapd.state == State::Balancing;
-        if awake || self.nodes[node].kswapd.gave_up() || !self.is_wanted(node) {
+        if awake || self.nodes[node].kswapd.gave_up() || !self.generation.policy.wants_background(self, node)
+        {
             return;
         }
         let kswapd = &mut self.nodes[node].kswapd;
@@ -120,7 +126,7 @@ impl Mm {
 
     /// Whether there is work for a sleeping kswapd. Through 4.7 there is if a zone is low for requests of its
     /// own class, not counting the zone's reserve against requests that could have used a higher zone.
-    fn is_wanted(&self, node: usize) -> bool {
+    pub(super) fn is_wanted(&self, node: usize) -> bool {
         if self.generation.lru_per_node {
             return !self.is_balanced(node);
         }
@@ -165,9 +171,7 @@ impl Mm {
         self.events[vmstat::pageoutrun] += 1;
         let mut scan = ScanControl::new(Reclaimer::Kswapd, DEF_PRIORITY, 0);
         scan.may_writepage = self.tuning.laptop_mode == 0;
-        if self.generation.mglru {
-            scan.priority = self.lru_gen_initial_priority(node);
-        }
+        scan.priority = self.generation.policy.first_priority(self, node);
         self.nodes[node].kswapd.state = State::Balancing;
         Run {
             scan,
@@ -184,9 +188,8 @@ impl Mm {
 
     fn end_balance(&mut self, cx: &Cx, node: usize, run: &Run) {
         for which in self.lruvecs_of_node(node) {
-            self.snapshot_refaults(which);
-            let l = &mut self.lruvecs[which];
-            l.flags = ReclaimFlags::default();
+            self.generation.policy.end_run(self, which);
+            self.lruvecs[which].flags = ReclaimFlags::default();
         }
         let balanced = self.is_balanced(node);
         let kswapd = &mut self.nodes[node].kswapd;
@@ -273,7 +276,7 @@ impl Mm {
             if hopeless(self, zone) {
                 continue;
             }
-            self.age_active_anon(cx, &run.scan, self.lruvec_of(zone));
+            self.generation.policy.age(self, cx, &run.scan, self.lruvec_of(zone));
             let class = if self.generation.lru_per_node { HIGHEST } else { 0 };
             if !self.zone_balanced(zone, 0, class) {
                 end = Some(index);
@@ -295,13 +298,6 @@ impl Mm {
         run.scan.reclaimed = 0;
         run.zone_scanned = 0;
         true
-    }
-
-    /// Keeps the inactive anonymous list supplied (`age_active_anon`).
-    fn age_active_anon(&mut self, cx: &mut Cx, scan: &ScanControl, which: usize) {
-        if !self.generation.mglru && self.anon_low(which) {
-            self.shrink_active_list(cx, scan, which, super::frame::list::ACTIVE_ANON, SWAP_CLUSTER_MAX);
-        }
     }
 
     /// One pass over the lruvecs of the node up to the end zone.
@@ -364,7 +360,7 @@ impl Mm {
 
     /// Chooses the next priority after a pass; `false` ends the run.
     fn end_pass(&mut self, node: usize, run: &mut Run) -> bool {
-        if self.is_balanced(node) || (self.generation.mglru && self.lru_gen_enough(node)) {
+        if self.is_balanced(node) || self.generation.policy.has_enough(self, node) {
             return false;
         }
         if self.generation.kswapd_restarts {

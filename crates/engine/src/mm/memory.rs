@@ -7,6 +7,7 @@ use lotsfree_workload::{Advice, Op, Policy, RegionId};
 
 use super::frame::{NONE, entry, flag, list};
 use super::page_alloc::Alloc;
+use super::policy::Arrival;
 use super::readahead::RaState;
 use super::vmstat::Stat;
 use super::{Cx, Done, Mm, Stop, Wait, WaitReason, footprint};
@@ -394,7 +395,7 @@ impl Mm {
                     let young = self.unmap_entry(slot);
                     if let Some(frame) = entry::frame(self.entries[slot as usize]) {
                         if young {
-                            self.mark_page_accessed(frame);
+                            self.generation.policy.touch(self, frame);
                         }
                         if !self.mapped_elsewhere(number, page) {
                             self.stat_sub(frame, Stat::Mapped);
@@ -734,9 +735,7 @@ impl Mm {
         self.entries[slot as usize] = entry::MAPPED | entry::ACCESSED | entry::DIRTY | frame;
         self.object_mut(slot).held += 1;
         self.stat_add(frame, Stat::AnonPages);
-        let to = self.new_page_list(frame, true);
-        self.lru_add(frame, to);
-        self.note_added(frame, list::is_active(to));
+        self.generation.policy.insert(self, frame, Arrival::Touched);
         Ok(())
     }
 
@@ -904,17 +903,6 @@ impl Mm {
             WaitReason::Io
         };
         self.flights.reading(frame).map_or(Wait::YIELD, |id| Wait::request(id, why))
-    }
-
-    /// The list of a new page (`mm/swap.c:lru_cache_add_inactive_or_unevictable`). Anonymous pages start on
-    /// the inactive list from 5.9 on (b518154e59aa), and on the active list before; see `map_swapped_in` for
-    /// those that were swapped in. With MGLRU, a page that a fault brings in goes to the youngest generation.
-    pub(crate) fn new_page_list(&self, frame: u32, anon: bool) -> usize {
-        if self.generation.mglru {
-            let lruvec = self.lruvec_of_frame(frame);
-            return self.lruvecs[lruvec].mglru.list_for(&self.frames[frame as usize], self.in_lru_fault);
-        }
-        list::classic(anon, anon && !self.generation.anon_starts_inactive)
     }
 }
 

@@ -1,5 +1,5 @@
 //! The multi-generational LRU (`mm/vmscan.c`, `include/linux/mm_inline.h`, `mm/workingset.c` of 6.1 and
-//! 6.12). The generations `linux-6.1+mglru` and `linux-6.12+mglru` use it (`Generation::mglru`); in every
+//! 6.12). The generations `linux-6.1+mglru` and `linux-6.12+mglru` use it; in every
 //! other one it is off. Aging begins in `should_run_aging`, eviction in `evict_generation`, and `choose`
 //! weighs tiers.
 //!
@@ -23,7 +23,8 @@ use super::frame::{Frame, NONE, entry, flag, list};
 use super::memory::Vma;
 use super::mmzone::{ANON, FILE};
 use super::page_alloc::HIGHEST;
-use super::vmscan::{Fate, ReclaimStat, ScanControl};
+use super::policy::{self, Arrival, Kept, Policy, Shadow};
+use super::vmscan::{Fate, ReclaimStat, ScanControl, ShrinkLruvec};
 use super::vmstat::{
     ACTIVATE, PGREFILL, PGSCAN, PGSCAN_DIRECT, PGSCAN_KSWAPD, PGSTEAL, PGSTEAL_DIRECT, PGSTEAL_KSWAPD,
     REFAULT, RESTORE,
@@ -77,7 +78,7 @@ fn tier_of(refs: u32) -> usize {
 }
 
 /// An access by a system call (`folio_inc_refs`): PG_referenced first, then PG_workingset, then the counter.
-pub(crate) fn count_access(frame: &mut Frame) {
+fn count_access(frame: &mut Frame) {
     if frame.list() == list::UNEVICTABLE {
         return;
     }
@@ -131,7 +132,7 @@ impl Filter {
 
 /// The generations of an lruvec (`struct lru_gen_folio`).
 #[derive(Debug)]
-pub(crate) struct Generations {
+struct Generations {
     max_seq: u64,
     /// Anonymous, file.
     min_seq: [u64; 2],
@@ -176,18 +177,18 @@ impl Generations {
     }
 
     /// For `check`: whether the numbers of generations are within bounds (`seq_is_valid`).
-    pub(crate) fn is_valid(&self) -> bool {
+    fn is_valid(&self) -> bool {
         [ANON, FILE].iter().all(|&kind| (MIN_NR_GENS..=MAX_NR_GENS).contains(&self.count(kind)))
     }
 
     /// Whether a list is one of the two youngest generations, which count as active (`lru_gen_is_active`).
-    pub(crate) fn is_active(&self, which: usize) -> bool {
+    fn is_active(&self, which: usize) -> bool {
         let generation = (which - list::FIRST_GENERATION) as u64 / 2;
         generation == self.max_seq % MAX_NR_GENS || generation == (self.max_seq - 1) % MAX_NR_GENS
     }
 
     /// The list of the oldest generation of a type: 0 anonymous, 1 file.
-    pub(crate) fn oldest_list(&self, kind: usize) -> usize {
+    fn oldest_list(&self, kind: usize) -> usize {
         list_of(self.min_seq[kind], kind)
     }
 
@@ -197,7 +198,7 @@ impl Generations {
 
     /// The list for a page that is on none (`lru_gen_add_folio`). `hot` means that a fault brought the page
     /// in, or that reclaim met it in use.
-    pub(crate) fn list_for(&self, frame: &Frame, hot: bool) -> usize {
+    fn list_for(&self, frame: &Frame, hot: bool) -> usize {
         let kind = kind_of(frame);
         let min = self.min_seq[kind];
         let needs_io = (kind == ANON && !frame.has(flag::SWAPCACHE))
@@ -217,22 +218,22 @@ impl Generations {
     /// Counts an eviction. Returns the value that the shadow keeps: the oldest sequence and the number of
     /// accesses (`lru_gen_eviction`). The number leaves out the access that PG_workingset stands for, which a
     /// shadow records anyway.
-    pub(crate) fn evicted(&mut self, anon: bool, frame: &Frame) -> u64 {
-        let kind = if anon { ANON } else { FILE };
+    fn evicted(&mut self, frame: &Frame) -> u64 {
+        let kind = kind_of(frame);
         let refs = refs_of(frame);
         self.evicted[kind][tier_of(refs)] += 1;
         self.min_seq[kind] << REFS_WIDTH | u64::from(refs.saturating_sub(1))
     }
 
-    /// Handles the return of a page whose shadow had `value` in its lowest `bits` bits. A refault is recent
+    /// Handles the return of a page with this shadow. A refault is recent
     /// if the generation that the page was evicted from is still the oldest. Only a recent one is counted;
     /// the number of accesses that the page had is returned (`lru_gen_test_recent`, `lru_gen_refault`).
-    fn refaulted(&mut self, kind: usize, (value, bits): (u32, u32), workingset: bool) -> Option<u32> {
-        let mask = (1u64 << (bits - REFS_WIDTH)) - 1;
-        if u64::from(value >> REFS_WIDTH) != self.min_seq[kind] & mask {
+    fn refaulted(&mut self, kind: usize, shadow: Shadow) -> Option<u32> {
+        let mask = (1u64 << (shadow.bits - REFS_WIDTH)) - 1;
+        if u64::from(shadow.clock >> REFS_WIDTH) != self.min_seq[kind] & mask {
             return None;
         }
-        let refs = (value & (MOST_REFS - 1)) + u32::from(workingset);
+        let refs = (shadow.clock & (MOST_REFS - 1)) + u32::from(shadow.workingset);
         self.refaulted[kind][tier_of(refs)] += 1;
         Some(refs)
     }
@@ -290,7 +291,7 @@ impl Generations {
 
 /// A pass over one lruvec.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pass {
+struct Pass {
     scanned: u64,
     /// Pages that the reclaim run had freed when the pass began.
     reclaimed_before: u64,
@@ -315,45 +316,149 @@ struct Ages {
     total: u64,
 }
 
-impl Mm {
-    /// Handles a refault (`lru_gen_refault`) and returns whether it is recent. A page that had been accessed
-    /// often, or that a fault brings back, is marked as accessed often. Nothing is counted if the page comes
-    /// back on another node.
-    pub(crate) fn lru_gen_refault(
-        &mut self,
-        frame: u32,
-        which: usize,
-        shadow: (u32, u32),
-        workingset: bool,
-    ) -> bool {
-        if which != self.lruvec_of_frame(frame) {
+/// The policy.
+#[derive(Debug)]
+pub(crate) struct Mglru;
+
+impl Policy for Mglru {
+    fn name(&self) -> &'static str {
+        "multi-generational LRU"
+    }
+
+    fn lru_gen_enabled(&self) -> u32 {
+        7
+    }
+
+    fn lists_per_zone(&self) -> usize {
+        list::GENERATIONS
+    }
+
+    fn state(&self, _pages: u64) -> Box<dyn Kept> {
+        Box::new(Generations::default())
+    }
+
+    /// A page that a fault brings in goes to the youngest generation.
+    fn insert(&self, mm: &mut Mm, frame: u32, _arrival: Arrival) {
+        let lruvec = mm.lruvec_of_frame(frame);
+        let to = mm.generations(lruvec).list_for(&mm.frames[frame as usize], mm.in_lru_fault);
+        mm.lru_add(frame, to);
+    }
+
+    fn touch(&self, mm: &mut Mm, frame: u32) {
+        count_access(&mut mm.frames[frame as usize]);
+    }
+
+    fn evicted(&self, mm: &mut Mm, lruvec: usize, frame: u32) -> Option<u64> {
+        let f = mm.frames[frame as usize];
+        Some(mm.generations_mut(lruvec).evicted(&f))
+    }
+
+    /// A refault is recent if the generation that the page was evicted from is still the oldest
+    /// (`lru_gen_refault`). The page is then marked as accessed often if it had been, or if a fault brings it
+    /// back. Nothing is counted if the page comes back on another node.
+    fn refaulted(&self, mm: &mut Mm, frame: u32, shadow: Shadow) -> bool {
+        let lruvec = mm.lruvec_of_frame(frame);
+        if shadow.lruvec != lruvec {
             return false;
         }
-        let kind = kind_of(&self.frames[frame as usize]);
-        let refs = self.lruvecs[which].mglru.refaulted(kind, shadow, workingset);
-        let rules = self.generation.lru_gen;
-        self.events[REFAULT[kind]] += u64::from(refs.is_some() || !rules.counts_recent);
+        let kind = kind_of(&mm.frames[frame as usize]);
+        let refs = mm.generations_mut(lruvec).refaulted(kind, shadow);
+        let rules = mm.generation.lru_gen;
+        mm.events[REFAULT[kind]] += u64::from(refs.is_some() || !rules.counts_recent);
         let Some(refs) = refs else { return false };
         if !rules.counts_protected {
-            self.events[ACTIVATE[kind]] += 1;
+            mm.events[ACTIVATE[kind]] += 1;
         }
-        if self.in_lru_fault || refs >= MOST_REFS - 1 {
-            self.frames[frame as usize].flags |= flag::REFS | flag::WORKINGSET;
-            self.events[RESTORE[kind]] += 1;
+        if mm.in_lru_fault || refs >= MOST_REFS - 1 {
+            mm.frames[frame as usize].flags |= flag::REFS | flag::WORKINGSET;
+            mm.events[RESTORE[kind]] += 1;
         }
         true
     }
 
+    fn list_to_reclaim(&self, mm: &Mm, frame: u32) -> usize {
+        mm.generations(mm.lruvec_of_frame(frame)).oldest_list(kind_of(&mm.frames[frame as usize]))
+    }
+
+    /// One pass (`lru_gen_shrink_node`, `try_to_shrink_lruvec`).
+    fn shrink_lruvec(
+        &self,
+        mm: &mut Mm,
+        cx: &mut Cx,
+        scan: &mut ScanControl,
+        lruvec: usize,
+        pass: &mut Option<Box<dyn Kept>>,
+    ) -> Result<(), Wait> {
+        if mm.generation.lru_gen.all_or_nothing && !(scan.may_writepage && scan.may_unmap) {
+            return Ok(());
+        }
+        let under_way: &mut Pass = policy::under_way(pass, || Pass {
+            reclaimed_before: scan.reclaimed,
+            start_seq: mm.generations(lruvec).max_seq,
+            aged: !scan.is_kswapd(),
+            ..Pass::default()
+        });
+        mm.lru_gen_pass(cx, scan, lruvec, under_way)?;
+        let Pass { unqueued_dirty, file_taken, .. } = *under_way;
+        if mm.generation.lru_gen.wakes_flushers && unqueued_dirty > 0 && unqueued_dirty == file_taken {
+            mm.wakeup_flusher(unqueued_dirty);
+        }
+        *pass = None;
+        Ok(())
+    }
+
+    /// SUSE's kernels with the limit have no MGLRU. With MGLRU, its own aging decides.
+    fn shrink_file_cache(
+        &self,
+        mm: &mut Mm,
+        cx: &mut Cx,
+        scan: &mut ScanControl,
+        lruvec: usize,
+        _active: bool,
+    ) {
+        let _ = ShrinkLruvec::default().poll(mm, cx, scan, lruvec);
+    }
+
+    fn first_priority(&self, mm: &Mm, node: usize) -> u8 {
+        mm.lru_gen_initial_priority(node)
+    }
+
+    fn has_enough(&self, mm: &Mm, node: usize) -> bool {
+        mm.lru_gen_enough(node)
+    }
+
+    fn is_active(&self, mm: &Mm, lruvec: usize, list: usize) -> bool {
+        mm.generations(lruvec).is_active(list)
+    }
+
+    fn check(&self, mm: &Mm, lruvec: usize) -> Result<(), String> {
+        let generations = mm.generations(lruvec);
+        match generations.is_valid() {
+            true => Ok(()),
+            false => Err(format!("lruvec {lruvec} has too many generations or too few: {generations:?}")),
+        }
+    }
+}
+
+impl Mm {
+    fn generations(&self, lruvec: usize) -> &Generations {
+        self.lruvecs[lruvec].state()
+    }
+
+    fn generations_mut(&mut self, lruvec: usize) -> &mut Generations {
+        self.lruvecs[lruvec].state_mut()
+    }
+
     /// Lengths of the classic lists as `/proc` shows them, by list number: the two youngest generations are
     /// active, the others inactive.
-    pub(crate) fn lru_sizes(&self, which: usize) -> [u64; 6] {
+    fn lru_sizes(&self, which: usize) -> [u64; 6] {
         let l = &self.lruvecs[which];
         let mut sizes = [0; 6];
         for (classic, size) in sizes.iter_mut().enumerate().skip(1) {
             *size = l.len(classic);
         }
         for generation in list::FIRST_GENERATION..list::COUNT {
-            let active = l.mglru.is_active(generation);
+            let active = self.generations(which).is_active(generation);
             sizes[list::classic(generation % 2 == ANON, active)] += self.nr_pages(which, generation);
         }
         sizes
@@ -365,24 +470,9 @@ impl Mm {
         zones.map(|&zone| self.zones[zone].generations[generation - list::FIRST_GENERATION]).sum()
     }
 
-    /// Lengths of the classic lists of one zone, as `/proc` shows them.
-    pub(crate) fn zone_lru_sizes(&self, zone: usize) -> [u64; 6] {
-        let generations = &self.lruvecs[self.lruvec_of(zone)].mglru;
-        let zone = &self.zones[zone];
-        let mut sizes = zone.lru;
-        for (which, &pages) in (list::FIRST_GENERATION..).zip(&zone.generations) {
-            if generations.is_active(which) {
-                let anon = which % 2 == ANON;
-                sizes[list::classic(anon, true)] += pages;
-                sizes[list::classic(anon, false)] -= pages;
-            }
-        }
-        sizes
-    }
-
     /// kswapd's first priority (`set_initial_priority`): it scans the share of pages that the node's target
     /// requires, if all inactive pages can be freed.
-    pub(crate) fn lru_gen_initial_priority(&self, node: usize) -> u8 {
+    fn lru_gen_initial_priority(&self, node: usize) -> u8 {
         let target = self.node_sum(node, |zone| zone.mark_high().max(SWAP_CLUSTER_MAX));
         if !self.generation.lru_gen.initial_priority || target < MIN_LRU_BATCH {
             return DEF_PRIORITY;
@@ -397,45 +487,12 @@ impl Mm {
 
     /// Whether kswapd has freed enough: every zone of the node is 64 pages above its high mark
     /// (`should_abort_scan`).
-    pub(crate) fn lru_gen_enough(&self, node: usize) -> bool {
+    fn lru_gen_enough(&self, node: usize) -> bool {
         self.generation.lru_gen.stops_at_target
             && self.nodes[node].zones.iter().all(|&zone| {
                 let zone = &self.zones[zone];
                 zone.managed == 0 || zone.passes(zone.mark_high() + MIN_LRU_BATCH, HIGHEST)
             })
-    }
-
-    /// One pass over an lruvec (`lru_gen_shrink_node`, `try_to_shrink_lruvec`), which is in `under_way` while
-    /// it is interrupted.
-    pub(crate) fn lru_gen_shrink_lruvec(
-        &mut self,
-        cx: &mut Cx,
-        scan: &mut ScanControl,
-        lruvec: usize,
-        under_way: &mut Option<Pass>,
-    ) -> Result<(), Wait> {
-        if self.generation.lru_gen.all_or_nothing && !(scan.may_writepage && scan.may_unmap) {
-            return Ok(());
-        }
-        let pass = under_way.get_or_insert_with(|| Pass {
-            scanned: 0,
-            reclaimed_before: scan.reclaimed,
-            start_seq: self.lruvecs[lruvec].mglru.max_seq,
-            aged: !scan.is_kswapd(),
-            swapped: false,
-            over: false,
-            file_taken: 0,
-            unqueued_dirty: 0,
-        });
-        self.lru_gen_pass(cx, scan, lruvec, pass)?;
-        if self.generation.lru_gen.wakes_flushers
-            && pass.unqueued_dirty > 0
-            && pass.unqueued_dirty == pass.file_taken
-        {
-            self.wakeup_flusher(pass.unqueued_dirty);
-        }
-        *under_way = None;
-        Ok(())
     }
 
     fn lru_gen_pass(
@@ -509,7 +566,7 @@ impl Mm {
             self.try_to_inc_max_seq(cx, lruvec, swappiness > 0)?;
             return Ok((budget, ages));
         }
-        let generations = &self.lruvecs[lruvec].mglru;
+        let generations = self.generations(lruvec);
         let oldest = generations.min_seq[usize::from(swappiness == 0)];
         Ok((if oldest + MIN_NR_GENS <= generations.max_seq { budget } else { 0 }, ages))
     }
@@ -527,7 +584,7 @@ impl Mm {
             }
         } else {
             let met = scan.reclaimed >= scan.to_reclaim;
-            if self.lruvecs[lruvec].mglru.max_seq - pass.start_seq > 1 || (met && pass.swapped) {
+            if self.generations(lruvec).max_seq - pass.start_seq > 1 || (met && pass.swapped) {
                 return true;
             }
         }
@@ -558,8 +615,8 @@ impl Mm {
         let can_swap = self.lru_gen_swappiness(scan) > 0;
         let ages = self.should_run_aging(lruvec, can_swap);
         let ttl = self.tuning.lru_gen_min_ttl_ms * MS;
-        if ttl > 0 && self.lruvecs[lruvec].mglru.walk.is_none() {
-            let generations = &self.lruvecs[lruvec].mglru;
+        if ttl > 0 && self.generations(lruvec).walk.is_none() {
+            let generations = self.generations(lruvec);
             let birth = generations.born[(generations.min_seq[FILE] % MAX_NR_GENS) as usize];
             let sizable = self.evictable(lruvec, can_swap) >> scan.priority > 0;
             if birth + ttl >= cx.now() || !sizable {
@@ -579,7 +636,7 @@ impl Mm {
 
     /// `should_run_aging`
     fn should_run_aging(&self, lruvec: usize, can_swap: bool) -> Ages {
-        let Generations { max_seq, min_seq, .. } = self.lruvecs[lruvec].mglru;
+        let Generations { max_seq, min_seq, .. } = *self.generations(lruvec);
         let oldest = min_seq[usize::from(!can_swap)];
         if oldest + MIN_NR_GENS > max_seq {
             return Ages { needed: true, total: 0 };
@@ -600,21 +657,21 @@ impl Mm {
     /// Walks page tables and begins a new generation (`try_to_inc_max_seq`). Continues the current walk if
     /// there is one.
     fn try_to_inc_max_seq(&mut self, cx: &mut Cx, lruvec: usize, can_swap: bool) -> Result<(), Wait> {
-        let mut at = match self.lruvecs[lruvec].mglru.walk {
+        let mut at = match self.generations(lruvec).walk {
             Some(at) => at,
             None => {
-                self.lruvecs[lruvec].mglru.filter.next.clear();
+                self.generations_mut(lruvec).filter.next.clear();
                 0
             }
         };
         let mut young = Vec::new();
         while (at as usize) < self.entries.len() {
-            if self.lruvecs[lruvec].mglru.filter.has(at / TABLE) {
+            if self.generations(lruvec).filter.has(at / TABLE) {
                 self.walk_table(cx, lruvec, at, can_swap, &mut young);
             }
             at += TABLE;
             if cx.spent >= cx.slice && (at as usize) < self.entries.len() {
-                self.lruvecs[lruvec].mglru.walk = Some(at);
+                self.generations_mut(lruvec).walk = Some(at);
                 return Err(Wait::YIELD);
             }
         }
@@ -680,7 +737,7 @@ impl Mm {
             self.promote(lruvec, frame);
         }
         if young.len() as u32 * PER_CACHE_LINE >= seen && seen > 0 {
-            Filter::set(&mut self.lruvecs[lruvec].mglru.filter.next, first / TABLE);
+            Filter::set(&mut self.generations_mut(lruvec).filter.next, first / TABLE);
         }
     }
 
@@ -693,7 +750,8 @@ impl Mm {
             return false;
         }
         f.flags &= !REFS_FLAGS;
-        let to = self.lruvecs[lruvec].mglru.youngest_list(kind);
+        let generations: &Generations = self.lruvecs[lruvec].state();
+        let to = generations.youngest_list(kind);
         if from == to {
             return false;
         }
@@ -712,10 +770,10 @@ impl Mm {
     /// the youngest.
     fn inc_max_seq(&mut self, cx: &mut Cx, lruvec: usize, can_swap: bool) {
         for kind in [FILE, ANON] {
-            if self.lruvecs[lruvec].mglru.count(kind) < MAX_NR_GENS {
+            if self.generations(lruvec).count(kind) < MAX_NR_GENS {
                 continue;
             }
-            let min = self.lruvecs[lruvec].mglru.min_seq[kind];
+            let min = self.generations(lruvec).min_seq[kind];
             if kind == FILE || can_swap {
                 for place in self.lruvecs[lruvec].places(list_of(min, kind)) {
                     while self.lruvecs[lruvec].lists[place].len > 0 {
@@ -732,11 +790,11 @@ impl Mm {
                     }
                 }
             }
-            let generations = &mut self.lruvecs[lruvec].mglru;
+            let generations = self.generations_mut(lruvec);
             generations.step(kind);
             generations.min_seq[kind] += 1;
         }
-        let generations = &mut self.lruvecs[lruvec].mglru;
+        let generations = self.generations_mut(lruvec);
         generations.max_seq += 1;
         generations.born[(generations.max_seq % MAX_NR_GENS) as usize] = cx.now();
         generations.walk = None;
@@ -747,8 +805,8 @@ impl Mm {
     /// While there is swap, the oldest generation of file pages does not run ahead of that of anonymous
     /// pages.
     fn try_to_inc_min_seq(&mut self, lruvec: usize, can_swap: bool) -> bool {
-        let max_seq = self.lruvecs[lruvec].mglru.max_seq;
-        let before = self.lruvecs[lruvec].mglru.min_seq;
+        let max_seq = self.generations(lruvec).max_seq;
+        let before = self.generations(lruvec).min_seq;
         let mut min = before;
         for (kind, min) in min.iter_mut().enumerate().skip(usize::from(!can_swap)) {
             let is_empty = |seq: u64| {
@@ -759,15 +817,15 @@ impl Mm {
                 *min += 1;
             }
         }
-        let l = &mut self.lruvecs[lruvec];
+        let generations = self.generations_mut(lruvec);
         if can_swap {
             min[ANON] = min[ANON].min(min[FILE]);
             min[FILE] = min[ANON].max(before[FILE]);
         }
         for kind in 0..2 {
             if min[kind] != before[kind] {
-                l.mglru.step(kind);
-                l.mglru.min_seq[kind] = min[kind];
+                generations.step(kind);
+                generations.min_seq[kind] = min[kind];
             }
         }
         min != before
@@ -783,7 +841,7 @@ impl Mm {
         swappiness: u64,
         pass: &mut Pass,
     ) -> (u64, Option<Wait>) {
-        let (first, tier) = self.lruvecs[lruvec].mglru.choose(swappiness);
+        let (first, tier) = self.generations(lruvec).choose(swappiness);
         let mut met = ReclaimStat::default();
         let mut scanned = self.evict_type(cx, scan, lruvec, (first, tier), &mut met, pass);
         if scanned == 0 && swappiness > 0 {
@@ -795,7 +853,7 @@ impl Mm {
             self.freed_news(self.lruvecs[lruvec].node);
         }
         scanned += u64::from(self.try_to_inc_min_seq(lruvec, swappiness > 0));
-        let out_of_cold = self.lruvecs[lruvec].mglru.count(usize::from(swappiness == 0)) == MIN_NR_GENS;
+        let out_of_cold = self.generations(lruvec).count(usize::from(swappiness == 0)) == MIN_NR_GENS;
         let full = met.pageout > 0 && self.pageout_waits(cx, Device::Swap, scan.writer());
         let stall = full.then(|| self.wait_for_room(cx, WaitReason::Io));
         (if out_of_cold { 0 } else { scanned }, stall)
@@ -812,7 +870,7 @@ impl Mm {
         met: &mut ReclaimStat,
         pass: &mut Pass,
     ) -> u64 {
-        let generations = &self.lruvecs[lruvec].mglru;
+        let generations = self.generations(lruvec);
         if generations.count(kind) == MIN_NR_GENS {
             return 0;
         }
@@ -871,11 +929,11 @@ impl Mm {
         }
         let refs = refs_of(&f);
         let tier = tier_of(refs);
-        let next = list_of(self.lruvecs[lruvec].mglru.min_seq[kind] + 1, kind);
+        let next = list_of(self.generations(lruvec).min_seq[kind] + 1, kind);
         if tier > last_tier || refs == MOST_REFS {
             self.frames[frame as usize].flags &= !REFS_FLAGS;
             self.lru_move(frame, next, true);
-            self.lruvecs[lruvec].mglru.protected[kind][tier] += 1;
+            self.generations_mut(lruvec).protected[kind][tier] += 1;
             if self.generation.lru_gen.counts_protected {
                 self.events[ACTIVATE[kind]] += 1;
             }
@@ -963,7 +1021,7 @@ impl Mm {
                     f.flags |= flag::REFERENCED;
                 }
                 let f = *f;
-                let to = self.lruvecs[lruvec].mglru.list_for(&f, !waits);
+                let to = self.generations(lruvec).list_for(&f, !waits);
                 self.lru_move(frame, to, false);
             }
         }
@@ -991,7 +1049,7 @@ impl Mm {
             young.push(frame);
         }
         let seen = young.len() as u32 + 1;
-        let youngest = self.lruvecs[lruvec].mglru.max_seq;
+        let youngest = self.generations(lruvec).max_seq;
         let is_older =
             |f: &Frame| f.list() >= list::FIRST_GENERATION && f.counts_in() != list_of(youngest, kind_of(f));
         young.retain(|&frame| is_older(&self.frames[frame as usize]));
@@ -1012,7 +1070,7 @@ impl Mm {
             }
         }
         if seen * PER_CACHE_LINE >= end - first
-            && let Some(now) = &mut self.lruvecs[lruvec].mglru.filter.now
+            && let Some(now) = &mut self.generations_mut(lruvec).filter.now
         {
             Filter::set(now, slot / TABLE);
         }
@@ -1163,7 +1221,8 @@ mod tests {
             assert_eq!(self.mm.check(), Ok(()));
             let mut zones = vec![[0u64; 8]; self.mm.zones.len()];
             for (which, l) in self.mm.lruvecs.iter().enumerate() {
-                assert!(l.mglru.is_valid(), "{:?}", l.mglru);
+                let generations: &Generations = l.state();
+                assert!(generations.is_valid(), "{generations:?}");
                 for classic in 1..list::UNEVICTABLE {
                     assert_eq!(l.len(classic), 0, "with generations nothing is on the classic lists");
                 }
@@ -1295,12 +1354,12 @@ mod tests {
         for _ in 0..4 {
             count_access(&mut frame);
         }
-        let value = g.evicted(false, &frame);
+        let shadow = Shadow { lruvec: 0, clock: g.evicted(&frame) as u32, bits: 27, workingset: true };
         assert_eq!(g.evicted[FILE], [0, 0, 1, 0]);
-        assert_eq!(g.refaulted(FILE, (value as u32, 27), true), Some(3));
+        assert_eq!(g.refaulted(FILE, shadow), Some(3));
         assert_eq!(g.refaulted[FILE], [0, 0, 1, 0]);
         g.min_seq[FILE] += 1;
-        assert_eq!(g.refaulted(FILE, (value as u32, 27), true), None);
+        assert_eq!(g.refaulted(FILE, shadow), None);
     }
 
     #[test]
@@ -1313,7 +1372,7 @@ mod tests {
             }
             m.mm.try_to_inc_max_seq(&mut m.cx, 0, true).unwrap();
             m.check();
-            let youngest = m.mm.lruvecs[0].mglru.max_seq;
+            let youngest = m.mm.generations(0).max_seq;
             (0..4).map(|age| m.mm.nr_pages(0, list_of(youngest - age, ANON))).collect::<Vec<_>>()
         };
         // From the youngest generation on: all pages are new, then the accessed ones move on.
@@ -1343,9 +1402,9 @@ mod tests {
             m.mm.try_to_inc_max_seq(&mut m.cx, 0, true).unwrap();
             let (from, to) = {
                 let l = &m.mm.lruvecs[0];
-                let from = list_of(l.mglru.max_seq - 2, ANON);
+                let from = list_of(l.state::<Generations>().max_seq - 2, ANON);
                 // It belongs to the younger generation and is still on the list of the older one.
-                let to = list_of(l.mglru.max_seq - 1, ANON);
+                let to = list_of(l.state::<Generations>().max_seq - 1, ANON);
                 let len = |which| m.mm.lruvecs[0].places(which).map(|place| l.lists[place].len).sum::<u64>();
                 assert_eq!((len(from), len(to)), (1000, 0), "{kernel}");
                 (from, to)
@@ -1354,7 +1413,7 @@ mod tests {
             assert_eq!(m.mm.events.sum(&PGREFILL), 0, "{kernel}");
             let mut pass = Pass { aged: true, ..Pass::default() };
             let mut met = ReclaimStat::default();
-            m.mm.lruvecs[0].mglru.min_seq[ANON] = m.mm.lruvecs[0].mglru.max_seq - 2;
+            m.mm.generations_mut(0).min_seq[ANON] = m.mm.generations(0).max_seq - 2;
             let mut scan = ScanControl::new(Reclaimer::Direct, DEF_PRIORITY, MIN_LRU_BATCH);
             let scanned = m.mm.evict_type(&mut m.cx, &mut scan, 0, (ANON, None), &mut met, &mut pass);
             let left: u64 = m.mm.lruvecs[0].places(from).map(|place| m.mm.lruvecs[0].lists[place].len).sum();
@@ -1536,7 +1595,7 @@ mod tests {
             m.read(stream, page);
         }
         m.check();
-        let seqs = [m.mm.lruvecs[0].mglru.max_seq, m.mm.lruvecs[1].mglru.max_seq];
+        let seqs = [m.mm.generations(0).max_seq, m.mm.generations(1).max_seq];
         assert!(seqs[0] > seqs[1], "{seqs:?}");
         let object = &m.mm.objects[hot as usize];
         let bits = &m.mm.entries[object.base as usize..(object.base + 2000) as usize];

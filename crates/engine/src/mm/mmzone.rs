@@ -1,15 +1,18 @@
 //! Nodes, zones, zonelists and watermarks (`mm/mmzone.c`, `mm/page_alloc.c`).
 
 use bytemuck::allocation::zeroed_vec;
+use lotsfree_formulas::lists::Lists;
 use lotsfree_formulas::pcp;
 use lotsfree_formulas::reserve::{ReserveZone, lowmem_reserve, totalreserve_pages};
 use lotsfree_formulas::watermarks::{self as marks, Watermarks, ZoneKind};
-use lotsfree_units::{Bytes, PageSize};
+use lotsfree_units::PageSize;
 
 use super::frame::{List, NONE, flag, list};
 use super::memory::SlotSpace;
+use super::page_alloc::Watermark;
 use super::page_writeback::Writeback;
 use super::pcp::PerCpuPages;
+use super::policy::{Kept, Policy};
 use super::swap::Swap;
 use super::vmstat::{Events, STATS};
 use super::{Config, Mm, SWAP_CLUSTER_MAX};
@@ -134,39 +137,28 @@ pub(crate) struct ReclaimFlags {
 }
 
 /// The lists of a zone (through 4.7) or a node, and reclaim's state for them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Lruvec {
-    /// The classic lists, then those of generations, zone by zone.
+    /// The classic lists, then the policy's own, zone by zone.
     pub(crate) lists: Vec<List>,
     /// Its zones, the lowest first.
     pub(crate) zones: Vec<usize>,
     pub(crate) node: usize,
-    /// Rotation model: pages scanned and pages rotated, each anonymous and file.
-    pub(crate) recent_scanned: [u64; 2],
-    pub(crate) recent_rotated: [u64; 2],
-    /// Cost model: cost of anonymous and of file pages.
-    pub(crate) cost: [u64; 2],
-    /// Nonresident clock (`nonresident_age`, `inactive_age`).
-    pub(crate) clock: u64,
-    /// Refault activations, anonymous and file, and their numbers at the last snapshot.
-    pub(crate) refaults: [u64; 2],
-    pub(crate) refaults_seen: [u64; 2],
-    /// Small scans that are saved up, by classic list (RHEL 6).
-    pub(crate) saved_scan: [u64; 5],
     pub(crate) flags: ReclaimFlags,
-    /// Size for the ratio of the anonymous lists, where the ratio is fixed at boot.
-    pub(crate) boot_size: Bytes,
-    pub(crate) mglru: super::mglru::Generations,
+    /// What the policy remembers ([`Policy::state`]).
+    pub(super) state: Box<dyn Kept>,
 }
 
 impl Lruvec {
-    fn new(zones: Vec<usize>, node: usize) -> Self {
-        let lists = list::FIRST_GENERATION + list::GENERATIONS * zones.len();
+    fn new(policy: &dyn Policy, zones: Vec<usize>, of: &[Zone]) -> Self {
+        let lists = list::FIRST_GENERATION + policy.lists_per_zone() * zones.len();
+        let pages = zones.iter().map(|&zone| of[zone].managed).sum();
         Lruvec {
             lists: std::iter::repeat_with(List::default).take(lists).collect(),
+            node: of[zones[0]].node,
             zones,
-            node,
-            ..Self::default()
+            flags: ReclaimFlags::default(),
+            state: policy.state(pages),
         }
     }
     /// The index in `lists` of the list with that number that holds a zone's pages.
@@ -185,14 +177,24 @@ impl Lruvec {
     pub(crate) fn len(&self, list: usize) -> u64 {
         self.lists[list].len
     }
+    /// Lengths of the classic lists.
+    pub(crate) fn classic(&self) -> Lists {
+        Lists {
+            inactive_anon: self.len(list::INACTIVE_ANON),
+            active_anon: self.len(list::ACTIVE_ANON),
+            inactive_file: self.len(list::INACTIVE_FILE),
+            active_file: self.len(list::ACTIVE_FILE),
+        }
+    }
     pub(crate) fn anon(&self) -> u64 {
-        self.len(list::INACTIVE_ANON) + self.len(list::ACTIVE_ANON) + self.mglru_len(0)
+        self.len(list::INACTIVE_ANON) + self.len(list::ACTIVE_ANON) + self.own_len(ANON)
     }
     pub(crate) fn file(&self) -> u64 {
-        self.len(list::INACTIVE_FILE) + self.len(list::ACTIVE_FILE) + self.mglru_len(1)
+        self.len(list::INACTIVE_FILE) + self.len(list::ACTIVE_FILE) + self.own_len(FILE)
     }
-    fn mglru_len(&self, kind: usize) -> u64 {
-        self.lists[list::FIRST_GENERATION + kind..].iter().step_by(2).map(|list| list.len).sum()
+    /// Length of the policy's own lists of a type.
+    fn own_len(&self, kind: usize) -> u64 {
+        self.lists.iter().skip(list::FIRST_GENERATION + kind).step_by(2).map(|list| list.len).sum()
     }
 }
 
@@ -287,6 +289,13 @@ impl Zone {
     pub(crate) fn index(&self) -> usize {
         index(self.kind)
     }
+    pub(crate) fn mark(&self, wmark: Watermark) -> u64 {
+        match wmark {
+            Watermark::Min => self.mark_min(),
+            Watermark::Low => self.mark_low(),
+            Watermark::High => self.mark_high(),
+        }
+    }
     pub(crate) fn mark_min(&self) -> u64 {
         self.marks.min + self.boost
     }
@@ -374,14 +383,9 @@ impl Mm {
             })
             .collect();
         let lruvecs: Vec<Lruvec> = if generation.lru_per_node {
-            let of = |node: usize| Lruvec::new(nodes[node].zones.clone(), node);
-            (0..nodes.len()).map(of).collect()
+            nodes.iter().map(|node| Lruvec::new(generation.policy, node.zones.clone(), &zones)).collect()
         } else {
-            let of = |zone: usize| Lruvec {
-                boot_size: PageSize::X86.of(zones[zone].managed),
-                ..Lruvec::new(vec![zone], zones[zone].node)
-            };
-            (0..zones.len()).map(of).collect()
+            (0..zones.len()).map(|zone| Lruvec::new(generation.policy, vec![zone], &zones)).collect()
         };
         let far = config.distance.iter().flatten().any(|&distance| distance > RECLAIM_DISTANCE);
         let zone_reclaim_mode =
@@ -641,6 +645,22 @@ impl Mm {
             zone.lru_count(counted, anon, false);
         }
         zone.lru_count(to, anon, true);
+    }
+
+    /// Lengths of the classic lists of one zone, as `/proc` shows them: pages on the policy's own lists count
+    /// as active if the policy says so.
+    pub(crate) fn zone_lru_sizes(&self, zone: usize) -> [u64; 6] {
+        let lruvec = self.lruvec_of(zone);
+        let zone = &self.zones[zone];
+        let mut sizes = zone.lru;
+        for (which, &pages) in (list::FIRST_GENERATION..).zip(&zone.generations) {
+            if pages > 0 && self.generation.policy.is_active(self, lruvec, which) {
+                let anon = which % 2 == ANON;
+                sizes[list::classic(anon, true)] += pages;
+                sizes[list::classic(anon, false)] -= pages;
+            }
+        }
+        sizes
     }
 
     /// Loads the entries of the batch of frames at the tail of a list, and the frames of the next batch, so

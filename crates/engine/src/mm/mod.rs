@@ -24,8 +24,10 @@ pub(crate) mod page_alloc;
 pub(crate) mod page_writeback;
 pub(crate) mod pagecache_limit;
 pub(crate) mod pcp;
+pub(crate) mod policy;
 pub(crate) mod readahead;
 pub(crate) mod swap;
+pub(crate) mod two_lists;
 pub(crate) mod vmscan;
 pub(crate) mod vmstat;
 pub(crate) mod wbt;
@@ -331,7 +333,8 @@ pub struct Mm {
     pub(crate) flights: Flights,
     pub(crate) outbox: Vec<Io>,
     pub(crate) woken: Vec<WaitChannel>,
-    /// MGLRU: whether pages that come in now are brought in by a fault (`lru_gen_in_fault`).
+    /// Whether pages that come in now are brought in by a fault whose accesses say that they are worth
+    /// keeping (`current->in_lru_fault`).
     pub(crate) in_lru_fault: bool,
     /// Books on evicted pages, if somebody wants them.
     pub(crate) evictions: Option<Box<evictions::Evictions>>,

@@ -117,6 +117,9 @@ impl Alloc {
                 if let Some(frame) = mm.get_page(cx, ac, Watermark::Min) {
                     return Ok(Some(frame));
                 }
+                if let Some(wait) = mm.generation.policy.stall(mm, cx, ac) {
+                    return Err(wait);
+                }
             }
             let freed = self.reclaim.get_or_insert_default().poll(mm, cx, ac)?;
             self.reclaim = None;
@@ -289,12 +292,9 @@ impl Mm {
                 if adapts && !zone.below_high {
                     zone.below_high = !zone.passes(zone.mark_high(), HIGHEST);
                 }
-                let value = match wmark {
-                    Watermark::Min => zone.mark_min(),
-                    Watermark::Low => zone.mark_low(),
-                    Watermark::High => zone.mark_high(),
-                };
-                if !zone.passes(value, HIGHEST) && !self.makes_room(cx, ac, index, (wmark, value), cached) {
+                if !self.generation.policy.may_allocate(self, index, wmark)
+                    && !self.makes_room(cx, ac, index, wmark, cached)
+                {
                     continue;
                 }
                 if let Some(frame) = self.take_page(cx, index) {
@@ -317,7 +317,7 @@ impl Mm {
         cx: &mut Cx,
         ac: &AllocContext,
         index: usize,
-        (wmark, value): (Watermark, u64),
+        wmark: Watermark,
         cached: bool,
     ) -> bool {
         if self.zone_reclaim_mode == 0 || !self.reclaims_here(ac.preferred, index) {
@@ -333,7 +333,7 @@ impl Mm {
         let success = outcome == NodeReclaim::Success;
         let relaxed = success && self.generation.zone_reclaim_relaxed;
         let zone = &mut self.zones[index];
-        let value = if relaxed { zone.mark_min().min(value) } else { value };
+        let value = zone.mark(if relaxed { Watermark::Min } else { wmark });
         if zone.passes(value, HIGHEST) {
             return true;
         }

@@ -453,21 +453,15 @@ impl Mm {
 
     /// `rotate_reclaimable_page`: pages that reclaim wanted to free are the next to be reclaimed.
     fn rotate_reclaimable(&mut self, frame: u32) {
-        let f = self.frames[frame as usize];
-        let from = f.list();
+        let from = self.frames[frame as usize].list();
         if from == list::UNEVICTABLE || from == list::NONE {
             return;
         }
-        if self.generation.mglru {
-            let kind = usize::from(!f.has(flag::ANON));
-            let lruvec = self.lruvec_of_frame(frame);
-            let oldest = self.lruvecs[lruvec].mglru.oldest_list(kind);
-            self.lru_move(frame, oldest, true);
-        } else if !list::is_active(from) || self.generation.dirty_activates {
-            self.lru_move(frame, list::classic(f.has(flag::ANON), false), true);
-        } else {
+        if list::is_active(from) && !self.generation.dirty_activates {
             return;
         }
+        let to = self.generation.policy.list_to_reclaim(self, frame);
+        self.lru_move(frame, to, true);
         self.events[vmstat::pgrotated] += 1;
     }
 

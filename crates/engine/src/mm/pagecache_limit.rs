@@ -3,8 +3,7 @@
 //! The limit is soft: eight times the free memory is added to it, so that nothing happens while much memory
 //! is free. Only file pages that nobody maps are taken. The task that adds a page to the cache does the work.
 
-use super::frame::list;
-use super::vmscan::{Reclaimer, ScanControl, ShrinkLruvec};
+use super::vmscan::{Reclaimer, ScanControl};
 use super::vmstat::Stat;
 use super::{Cx, DEF_PRIORITY, Mm, SWAP_CLUSTER_MAX};
 
@@ -63,36 +62,10 @@ impl Mm {
             for priority in (0..=DEF_PRIORITY).rev() {
                 scan.priority = priority;
                 for lruvec in 0..self.lruvecs.len() {
-                    self.shrink_file_lists(cx, &mut scan, lruvec, pass > 0);
+                    self.generation.policy.shrink_file_cache(self, cx, &mut scan, lruvec, pass > 0);
                     if scan.reclaimed >= target {
                         return;
                     }
-                }
-            }
-        }
-    }
-
-    /// Scans the part of the file lists of one lruvec that the priority calls for.
-    fn shrink_file_lists(&mut self, cx: &mut Cx, scan: &mut ScanControl, lruvec: usize, active: bool) {
-        if self.generation.mglru {
-            // SUSE's kernels have no MGLRU. With MGLRU, its own aging decides here, and a wait is dropped,
-            // because the caller does not sleep.
-            let _ = ShrinkLruvec::default().poll(self, cx, scan, lruvec);
-            return;
-        }
-        for which in [list::ACTIVE_FILE, list::INACTIVE_FILE] {
-            if which == list::ACTIVE_FILE && !active {
-                continue;
-            }
-            let mut left = (self.lruvecs[lruvec].len(which) >> scan.priority) + 1;
-            while left > 0 && scan.reclaimed < scan.to_reclaim {
-                let batch = left.min(SWAP_CLUSTER_MAX);
-                left -= batch;
-                if which == list::ACTIVE_FILE {
-                    self.shrink_active_list(cx, scan, lruvec, which, batch);
-                } else {
-                    // Reclaim for the limit never stalls.
-                    let _ = self.shrink_inactive_list(cx, scan, lruvec, which, batch);
                 }
             }
         }

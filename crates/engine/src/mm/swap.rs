@@ -5,8 +5,9 @@
 use lotsfree_kernel_files::counters::vmstat;
 use rustc_hash::FxHashMap;
 
-use super::frame::{NONE, entry, flag, list};
+use super::frame::{NONE, entry, flag};
 use super::page_alloc::Alloc;
+use super::policy::Arrival;
 use super::vmstat::Stat;
 use super::{Config, Cx, Device, IoRequest, Mm, Stop, footprint};
 
@@ -294,12 +295,7 @@ impl Mm {
         self.entries[owner as usize] = entry::RESIDENT | frame;
         self.object_mut(owner).held += 1;
         let shadow = self.swap.shadow.get(slot as usize).copied().unwrap_or(0);
-        let activate = shadow != 0 && self.workingset_refault(frame, shadow, true);
-        let to = match (activate, self.generation.mglru) {
-            (true, false) => list::ACTIVE_ANON,
-            (false, false) => list::INACTIVE_ANON,
-            (_, true) => self.new_page_list(frame, true),
-        };
-        self.lru_add(frame, to);
+        let refault = shadow != 0 && self.workingset_refault(frame, shadow);
+        self.generation.policy.insert(self, frame, Arrival::SwappedIn { refault });
     }
 }
