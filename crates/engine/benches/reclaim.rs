@@ -12,7 +12,6 @@ use std::time::Instant;
 
 use lotsfree_engine::Generation;
 use lotsfree_engine::mm::{Config, Cx, Fault, Kswapd, Madvise, Mm, Stop, WaitChannel, WaitReason};
-use lotsfree_engine::reference::{Reference, Replacement};
 use lotsfree_sys::thread_cpu_time;
 use lotsfree_workload::{Advice, Policy, RegionId};
 
@@ -119,9 +118,8 @@ struct Host {
 
 impl Host {
     /// `room` is about the number of the file's pages that fit into memory.
-    fn new(generation: &str, pages: u32, room: u64) -> Self {
+    fn new(generation: Generation, pages: u32, room: u64) -> Self {
         let min = ((room * 64) as f64).sqrt() as u64 / 4;
-        let generation = Generation::named(generation).expect("a generation");
         let config = Config {
             kernel_pages: Some(vec![0]),
             reserved_pages: None,
@@ -184,8 +182,8 @@ impl Host {
     }
 }
 
-/// Measures touches, reclaim and the references with one size of file.
-fn sizes(generation: &str, pages: u32) {
+/// Measures touches, and reclaim by the kernel's policy and the textbook's, with one size of file.
+fn sizes(generation: Generation, pages: u32) {
     let trace = zipf(pages as usize, ACCESSES);
     let mut records = vec![[1, 2]; 10_000_000];
     let mut array = vec![0; pages as usize];
@@ -225,22 +223,22 @@ fn sizes(generation: &str, pages: u32) {
              pages resident",
             f64::from(misses) / trace.len() as f64
         );
-        for (name, replacement) in [("LRU", Replacement::Lru), ("CLOCK", Replacement::Clock)] {
+        for policy in ["lru", "clock"] {
+            let reference = generation.with_reference(policy).expect("a policy");
             let (mut rates, mut misses) = (vec![], 0);
             for _ in 0..REPETITIONS {
-                let mut reference = Reference::new(replacement, pages, room as u32);
-                rates.push(rate_of(trace.len(), || {
-                    misses = trace.iter().filter(|&&page| reference.access(page) == Some(false)).count();
-                }));
+                let mut host = Host::new(reference, pages, room);
+                rates.push(rate_of(trace.len(), || host.run(&trace)));
+                misses = host.cx.major;
             }
-            let ratio = misses as f64 / trace.len() as f64;
-            println!("    reference {name}: {:.1} M/s, miss ratio {ratio:.4}", median(rates));
+            let ratio = f64::from(misses) / trace.len() as f64;
+            println!("    {policy}: {:.1} M/s, miss ratio {ratio:.4}", median(rates));
         }
     }
 }
 
 /// Runs one case alone, then two at the same time, each on a thread of its own. Elapsed time counts here.
-fn parallel(generation: &str) {
+fn parallel(generation: Generation) {
     let pages = 1_000_000;
     let trace = zipf(pages as usize, ACCESSES);
     let case = || {
@@ -267,7 +265,7 @@ fn parallel(generation: &str) {
 }
 
 /// Measures a host of 1 TiB, with 90 % of it touched.
-fn terabyte(generation: &str) {
+fn terabyte(generation: Generation) {
     let frames: u64 = 1 << 28;
     let pages = (frames * 9 / 10) as u32;
     let begin = Instant::now();
@@ -291,7 +289,8 @@ fn terabyte(generation: &str) {
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let generation = args.iter().find(|arg| arg.starts_with("linux")).map_or("linux-6.1", String::as_str);
+    let name = args.iter().find(|arg| arg.starts_with("linux")).map_or("linux-6.1", String::as_str);
+    let generation = Generation::named(name).expect("a generation");
     let parts: Vec<&str> = args.iter().map(String::as_str).filter(|arg| !arg.starts_with("linux")).collect();
     let wants = |part: &str| parts.is_empty() || parts.contains(&part);
     if wants("1m") {

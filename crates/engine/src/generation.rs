@@ -15,7 +15,7 @@ use lotsfree_scenario::Filesystem;
 use lotsfree_units::Bytes;
 
 use crate::mm::mglru::Mglru;
-use crate::mm::policy::Policy;
+use crate::mm::policy::{self, Policy};
 use crate::mm::two_lists::TwoLists;
 
 /// Pages of a section of memory on x86-64 (`PAGES_PER_SECTION`).
@@ -366,6 +366,12 @@ impl Generation {
             }
             _ => return None,
         })
+    }
+
+    /// The same kernel with one of the textbook's policies: `lru` or `clock`.
+    pub fn with_reference(self, policy: &str) -> Option<Generation> {
+        let policy = *policy::REFERENCES.iter().find(|reference| reference.name() == policy)?;
+        Some(Generation { policy, ..self })
     }
 
     /// RHEL 6.8.

@@ -7,7 +7,6 @@ mod generation;
 pub mod machine;
 pub mod mm;
 mod model;
-pub mod reference;
 mod tuning;
 
 pub use generation::{Generation, NAMES};

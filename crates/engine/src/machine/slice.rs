@@ -349,7 +349,7 @@ impl Slice<'_> {
         self.called(done)
     }
 
-    /// Makes a call that never has to wait.
+    /// Makes a call that waits at most before it has begun, and is then made again.
     #[inline(never)]
     fn call(&mut self, op: Op) -> Done {
         self.allot();

@@ -421,7 +421,10 @@ impl Mm {
                         mapping.is_some(),
                         "region {id} of process {process} maps object {number}, which does not know"
                     );
-                    let first = number == vma.object && mapping == Some(0) && vma.copies.is_none();
+                    let first = number == vma.object
+                        && mapping == Some(0)
+                        && vma.copies.is_none()
+                        && !self.generation.policy.sees_every_access();
                     let direct = object.is_some_and(|object| vma.base == object.base);
                     ensure!(
                         number != vma.object || first == direct,

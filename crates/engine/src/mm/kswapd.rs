@@ -73,6 +73,11 @@ impl Kswapd {
         Kswapd { node, run: None }
     }
 
+    /// The node that it frees memory of.
+    pub(super) fn node(&self) -> usize {
+        self.node
+    }
+
     /// Runs for a slice. Returns the event or time that it waits for after that.
     pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx) -> Wait {
         mm.generation.policy.background(mm, cx, self)
@@ -112,6 +117,11 @@ impl Mm {
         }
     }
 
+    /// Whether kswapd of a node was woken since this was last asked.
+    pub(super) fn take_wakeup(&mut self, node: usize) -> bool {
+        std::mem::take(&mut self.nodes[node].kswapd.woken)
+    }
+
     /// Whether any kswapd is at work.
     pub fn kswapd_active(&self) -> bool {
         self.nodes.iter().any(|node| node.kswapd.state == State::Balancing || node.kswapd.woken)
@@ -149,7 +159,7 @@ impl Mm {
     /// Sleeps until there is work (`kswapd_try_to_sleep`).
     fn kswapd_try_to_sleep(&mut self, cx: &Cx, node: usize) -> Result<(), Wait> {
         let sleep = |until| Wait { channel: Some(WaitChannel::Kswapd(node)), until, why: WaitReason::Idle };
-        let woken = std::mem::take(&mut self.nodes[node].kswapd.woken);
+        let woken = self.take_wakeup(node);
         if let State::Napping(until) = self.nodes[node].kswapd.state {
             if woken {
                 self.events[vmstat::kswapd_low_wmark_hit_quickly] += 1;

@@ -249,6 +249,7 @@ impl Mm {
 
     /// `mmap` of anonymous memory.
     pub fn map_anon(&mut self, cx: &mut Cx, region: RegionId, pages: u32) -> Done {
+        self.generation.policy.reserve(self, cx, pages)?;
         self.unmap_if(cx, region)?;
         cx.spend(self.costs.syscall);
         let object = self.create_object(pages, Backing::Anon);
@@ -272,7 +273,8 @@ impl Mm {
         let first = object.mappings.is_empty();
         let bits = if first { Vec::new() } else { vec![0; (object.pages as usize).div_ceil(64)] };
         object.mappings.push(Mapping { process: cx.process, region: id.0, bits });
-        let base = if first && copies.is_none() { object.base } else { NONE };
+        let direct = first && copies.is_none() && !self.generation.policy.sees_every_access();
+        let base = if direct { object.base } else { NONE };
         let vmas = &mut self.processes[cx.process].vmas;
         let index = id.0 as usize;
         if vmas.len() <= index {
@@ -313,6 +315,9 @@ impl Mm {
         else {
             return Err(Stop::Bad);
         };
+        if !self.objects[vma.object as usize].file {
+            self.generation.policy.unreserve(self, vma.pages);
+        }
         self.zap(cx, cx.process, id.0, vma.object);
         if let Some(copies) = vma.copies {
             self.zap(cx, cx.process, id.0, copies);
@@ -422,6 +427,7 @@ impl Mm {
         }
         if let Some(vma) = self.processes[process].vma_mut(RegionId(region))
             && vma.copies.is_none()
+            && !self.generation.policy.sees_every_access()
         {
             vma.base = base;
         }
@@ -651,7 +657,19 @@ impl Mm {
             None => self.anon_fault(cx, fault, object),
         };
         self.in_lru_fault = false;
+        if done.is_ok() && self.generation.policy.sees_every_access() {
+            self.touch_page(object, copies, fault.page);
+        }
         done
+    }
+
+    /// Tells the policy of an access to a page through a page table.
+    fn touch_page(&mut self, object: u32, copies: Option<u32>, page: u32) {
+        let frame =
+            |number: u32| entry::frame(self.entries[(self.objects[number as usize].base + page) as usize]);
+        if let Some(frame) = copies.and_then(frame).or_else(|| frame(object)) {
+            self.generation.policy.touch(self, frame);
+        }
     }
 
     /// A fault on a private mapping of a file, whose pages are copied when they are written to.

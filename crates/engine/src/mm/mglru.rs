@@ -24,11 +24,8 @@ use super::memory::Vma;
 use super::mmzone::{ANON, FILE};
 use super::page_alloc::HIGHEST;
 use super::policy::{self, Arrival, Kept, Policy, Shadow};
-use super::vmscan::{Fate, ReclaimStat, ScanControl, ShrinkLruvec};
-use super::vmstat::{
-    ACTIVATE, PGREFILL, PGSCAN, PGSCAN_DIRECT, PGSCAN_KSWAPD, PGSTEAL, PGSTEAL_DIRECT, PGSTEAL_KSWAPD,
-    REFAULT, RESTORE,
-};
+use super::vmscan::{Fate, ReclaimStat, ScanControl};
+use super::vmstat::{ACTIVATE, PGREFILL, REFAULT, RESTORE};
 use super::{Cx, DEF_PRIORITY, Device, MS, Mm, SWAP_CLUSTER_MAX, Wait, WaitReason};
 
 /// MIN_NR_GENS: the number of youngest generations that eviction leaves alone.
@@ -405,18 +402,6 @@ impl Policy for Mglru {
         }
         *pass = None;
         Ok(())
-    }
-
-    /// SUSE's kernels with the limit have no MGLRU. With MGLRU, its own aging decides.
-    fn shrink_file_cache(
-        &self,
-        mm: &mut Mm,
-        cx: &mut Cx,
-        scan: &mut ScanControl,
-        lruvec: usize,
-        _active: bool,
-    ) {
-        let _ = ShrinkLruvec::default().poll(mm, cx, scan, lruvec);
     }
 
     fn first_priority(&self, mm: &Mm, node: usize) -> u8 {
@@ -976,22 +961,14 @@ impl Mm {
             f.flags &= !REFS_FLAGS;
         }
         f.flags &= !(flag::RECLAIM | flag::REFERENCED);
-        let (kind, zone, slot) = (kind_of(f), f.zone(), f.slot);
-        let index = self.zones[zone].index();
-        let by_kswapd = scan.is_kswapd();
-        if by_kswapd {
-            self.events[PGSCAN_KSWAPD[index]] += 1;
-        } else {
-            self.events[PGSCAN_DIRECT[index]] += 1;
-        }
-        self.events[PGSCAN[kind]] += 1;
-        scan.scanned += 1;
+        let slot = f.slot;
+        let origin = self.note_scanned(scan, frame);
         met.taken += 1;
         if self.entries[slot as usize] & entry::MAPPED != 0
             && self.entries[slot as usize] & entry::ACCESSED != 0
         {
             if self.has_recency(self.object_of(slot)) {
-                self.look_around(cx, lruvec, slot, by_kswapd);
+                self.look_around(cx, lruvec, slot, scan.is_kswapd());
             } else {
                 self.entries[slot as usize] &= !entry::ACCESSED;
             }
@@ -999,12 +976,7 @@ impl Mm {
         match self.shrink_page(cx, scan, lruvec, frame, met) {
             Fate::Freed => {
                 met.reclaimed += 1;
-                self.events[PGSTEAL[kind]] += 1;
-                if by_kswapd {
-                    self.events[PGSTEAL_KSWAPD[index]] += 1;
-                } else {
-                    self.events[PGSTEAL_DIRECT[index]] += 1;
-                }
+                self.note_freed(scan, origin);
             }
             Fate::Cull => {
                 self.events[vmstat::unevictable_pgs_culled] += 1;
@@ -1084,6 +1056,7 @@ mod tests {
 
     use super::super::readahead::RaState;
     use super::super::vmscan::Reclaimer;
+    use super::super::vmstat::{PGSCAN, PGSCAN_DIRECT, PGSCAN_KSWAPD, PGSTEAL};
     use super::super::{Config, Done, Fault, Kswapd, Read, Stop, WaitChannel, Write};
     use super::*;
     use crate::generation::Generation;

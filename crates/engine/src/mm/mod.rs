@@ -11,11 +11,13 @@
 //! and polls: its progress is its fields. Where it would sleep, a poll returns a [`Wait`], and the caller
 //! polls again after it. Requests for devices and the events that wake sleepers are put into outboxes.
 
+pub(crate) mod clock;
 pub(crate) mod evictions;
 pub(crate) mod fadvise;
 pub(crate) mod filemap;
 pub(crate) mod footprint;
 pub(crate) mod frame;
+pub(crate) mod lru;
 pub(crate) mod memory;
 pub(crate) mod mglru;
 pub(crate) mod mmzone;

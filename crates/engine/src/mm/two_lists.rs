@@ -13,10 +13,7 @@ use super::frame::{Frame, NONE, flag, list};
 use super::mmzone::{ANON, FILE};
 use super::policy::{self, Arrival, Kept, Policy, Shadow};
 use super::vmscan::{Fate, ReclaimStat, Reclaimer, ScanControl};
-use super::vmstat::{
-    ACTIVATE, PGREFILL, PGSCAN, PGSCAN_DIRECT, PGSCAN_KSWAPD, PGSTEAL, PGSTEAL_DIRECT, PGSTEAL_KSWAPD,
-    REFAULT, RESTORE,
-};
+use super::vmstat::{ACTIVATE, PGREFILL, REFAULT, RESTORE};
 use super::{Cx, DEF_PRIORITY, Device, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, WaitChannel, WaitReason};
 use crate::generation::{AnonOnly, Balance, FileOnly};
 
@@ -541,13 +538,7 @@ impl Mm {
             let frame = self.lruvecs[lruvec].lists[which].oldest();
             let zone = self.frames[frame as usize].zone();
             self.zones[zone].pages_scanned += 1;
-            let index = self.zones[zone].index();
-            if scan.is_kswapd() {
-                self.events[PGSCAN_KSWAPD[index]] += 1;
-            } else {
-                self.events[PGSCAN_DIRECT[index]] += 1;
-            }
-            scan.scanned += 1;
+            let origin = self.note_scanned(scan, frame);
             if !scan.may_unmap && self.generation.isolate_unmapped && self.is_mapped(frame) {
                 cx.spend(self.costs.skip);
                 self.lru_move(frame, which, false);
@@ -559,11 +550,7 @@ impl Mm {
             match fate {
                 Fate::Freed => {
                     met.reclaimed += 1;
-                    if scan.is_kswapd() {
-                        self.events[PGSTEAL_KSWAPD[index]] += 1;
-                    } else {
-                        self.events[PGSTEAL_DIRECT[index]] += 1;
-                    }
+                    self.note_freed(scan, origin);
                 }
                 Fate::Keep => self.lru_move(frame, which, false),
                 Fate::Activate => {
@@ -582,8 +569,6 @@ impl Mm {
         }
         met.queued = self.flush_pageout(cx, scan.writer());
         let kind = usize::from(!anon);
-        self.events[PGSCAN[kind]] += batch;
-        self.events[PGSTEAL[kind]] += met.reclaimed;
         let l: &mut State = self.lruvecs[lruvec].state_mut();
         l.recent_scanned[kind] += met.taken;
         l.recent_rotated[kind] += met.activated;

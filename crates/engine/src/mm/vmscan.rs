@@ -25,9 +25,12 @@ use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_scenario::Filesystem;
 
 use super::frame::{entry, flag, list};
+use super::mmzone::{ANON, FILE};
 use super::page_alloc::{AllocContext, HIGHEST};
 use super::policy::Kept;
-use super::vmstat::{ALLOCSTALL, Stat};
+use super::vmstat::{
+    ALLOCSTALL, PGSCAN, PGSCAN_DIRECT, PGSCAN_KSWAPD, PGSTEAL, PGSTEAL_DIRECT, PGSTEAL_KSWAPD, Stat,
+};
 use super::wbt::Writer;
 use super::{Cx, DEF_PRIORITY, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, WaitChannel, WaitReason};
 use crate::generation::{FileWrite, ReferenceRule};
@@ -160,6 +163,13 @@ pub(crate) struct ReclaimStat {
     pub(super) activated: u64,
     /// Dirty pages that were kept because the device is congested.
     pub(super) spared: u64,
+}
+
+/// Where a page counts: its kind of zone, and its type.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    zone: usize,
+    kind: usize,
 }
 
 /// The fate of a page at the tail of an inactive list.
@@ -385,6 +395,62 @@ impl Mm {
         let lists = &self.lruvecs[lruvec];
         let reclaimable = lists.file() + if swap { lists.anon() } else { 0 };
         self.lruvec_sum(lruvec, |zone| zone.pages_scanned) >= reclaimable * 6
+    }
+
+    /// Counts a page that reclaim takes off a list to decide its fate. Returns where it counts if it is
+    /// freed.
+    pub(super) fn note_scanned(&mut self, scan: &mut ScanControl, frame: u32) -> Origin {
+        let f = &self.frames[frame as usize];
+        let (zone, kind) = (self.zones[f.zone()].index(), if f.has(flag::ANON) { ANON } else { FILE });
+        let by = if scan.is_kswapd() { PGSCAN_KSWAPD } else { PGSCAN_DIRECT };
+        self.events[by[zone]] += 1;
+        self.events[PGSCAN[kind]] += 1;
+        scan.scanned += 1;
+        Origin { zone, kind }
+    }
+
+    /// Counts a page that was freed.
+    pub(super) fn note_freed(&mut self, scan: &ScanControl, Origin { zone, kind }: Origin) {
+        let by = if scan.is_kswapd() { PGSTEAL_KSWAPD } else { PGSTEAL_DIRECT };
+        self.events[by[zone]] += 1;
+        self.events[PGSTEAL[kind]] += 1;
+    }
+
+    /// Shrinks an lruvec whose policy has one list of each type, until enough is freed or the lists have been
+    /// scanned as far as the priority says. `prepare` sees each page before its fate is decided; one that has
+    /// to stay goes to the head.
+    pub(super) fn shrink_single_lists(
+        &mut self,
+        cx: &mut Cx,
+        scan: &mut ScanControl,
+        lruvec: usize,
+        mut prepare: impl FnMut(&mut Mm, &mut Cx, u32),
+    ) {
+        for which in [list::INACTIVE_ANON, list::INACTIVE_FILE] {
+            let anon = which == list::INACTIVE_ANON;
+            if anon && (!scan.may_swap || self.swap.free() == 0) {
+                continue;
+            }
+            let mut left = self.lruvecs[lruvec].len(which).div_ceil(1 << scan.priority);
+            let mut met = ReclaimStat { anon, ..ReclaimStat::default() };
+            while left > 0 && scan.reclaimed < scan.to_reclaim {
+                left -= 1;
+                let frame = self.lruvecs[lruvec].lists[which].oldest();
+                prepare(self, cx, frame);
+                let origin = self.note_scanned(scan, frame);
+                cx.spend(self.costs.scan);
+                match self.shrink_page(cx, scan, lruvec, frame, &mut met) {
+                    Fate::Freed => {
+                        scan.reclaimed += 1;
+                        self.note_freed(scan, origin);
+                    }
+                    Fate::Keep | Fate::Activate => self.lru_move(frame, which, false),
+                    Fate::Cull => self.lru_move(frame, list::UNEVICTABLE, false),
+                }
+            }
+            self.flush_pageout(cx, scan.writer());
+        }
+        self.freed_news(self.lruvecs[lruvec].node);
     }
 
     /// Clears the accessed bits of a page, and returns how many page tables had accessed it

@@ -1,0 +1,59 @@
+//! CLOCK, the textbook's policy with one bit per page (also FIFO with reinsertion), to compare the kernel's
+//! with: a list of each type, whose pages were accessed since the hand passed them or are the next to go.
+//!
+//! The hand is at the tail. A page that it meets with its bit set loses the bit and goes to the head; one
+//! without is evicted. A page comes in with its bit set if a page table has it.
+
+use super::frame::{flag, list};
+use super::policy::{Arrival, Kept, Policy, Shadow};
+use super::vmscan::ScanControl;
+use super::{Cx, Mm, Wait};
+
+/// The policy.
+#[derive(Debug)]
+pub(crate) struct Clock;
+
+impl Policy for Clock {
+    fn name(&self) -> &'static str {
+        "clock"
+    }
+
+    fn state(&self, _pages: u64) -> Box<dyn Kept> {
+        Box::new(())
+    }
+
+    fn insert(&self, mm: &mut Mm, frame: u32, _arrival: Arrival) {
+        mm.lru_add(frame, self.list_to_reclaim(mm, frame));
+    }
+
+    fn touch(&self, mm: &mut Mm, frame: u32) {
+        mm.frames[frame as usize].flags |= flag::OTHER;
+    }
+
+    fn evicted(&self, _mm: &mut Mm, _lruvec: usize, _frame: u32) -> Option<u64> {
+        Some(0)
+    }
+
+    fn refaulted(&self, _mm: &mut Mm, _frame: u32, _shadow: Shadow) -> bool {
+        false
+    }
+
+    fn list_to_reclaim(&self, mm: &Mm, frame: u32) -> usize {
+        list::classic(mm.frames[frame as usize].has(flag::ANON), false)
+    }
+
+    fn shrink_lruvec(
+        &self,
+        mm: &mut Mm,
+        cx: &mut Cx,
+        scan: &mut ScanControl,
+        lruvec: usize,
+        _pass: &mut Option<Box<dyn Kept>>,
+    ) -> Result<(), Wait> {
+        // A page without its bit is evicted even if it had one in the round before.
+        mm.shrink_single_lists(cx, scan, lruvec, |mm, _, frame| {
+            mm.frames[frame as usize].flags &= !flag::REFERENCED;
+        });
+        Ok(())
+    }
+}
