@@ -6,6 +6,8 @@ use std::ops::ControlFlow;
 use lotsfree_run::{Facts, NodeFacts, Sink, Window, WriteError};
 use lotsfree_scenario::{Case, Errors, Occupied, SwapOn};
 use lotsfree_settings::Value;
+use lotsfree_units::PageSize;
+use lotsfree_units::words::duration;
 use lotsfree_workload::actor::Need;
 use thiserror::Error;
 
@@ -23,6 +25,13 @@ pub enum SimulateError {
     /// The scenario asks for something that the model does not have.
     #[error(transparent)]
     Scenario(#[from] Errors),
+    /// The scenario uses more memory at once than the model can.
+    #[error(
+        "{} after the beginning, more than {} of memory are in use, which is the most that the model can have in use",
+        duration(*.0 as f64 / 1e9),
+        PageSize::X86.of(mm::MOST_FRAMES)
+    )]
+    Memory(u64),
     /// The run could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -38,7 +47,10 @@ pub fn simulate(
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<End, SimulateError> {
     let mut machine = Machine::new(config(case)?, case.program()?);
-    Ok(machine.run(case.duration.ns(), sink, progress)?)
+    match machine.run(case.duration.ns(), sink, progress)? {
+        End::Stopped(at) if machine.is_exhausted() => Err(SimulateError::Memory(at)),
+        end => Ok(end),
+    }
 }
 
 /// Capabilities that actors may need and that the model does not have yet.
@@ -235,12 +247,17 @@ fn files(config: &MachineConfig) -> BTreeMap<String, String> {
 pub fn bytes(case: &Case) -> Result<u64, Errors> {
     let config = config(case)?;
     let program = case.program()?;
-    let memory: u64 = config.mm.nodes.iter().sum();
+    let mut memory: u64 = config.mm.nodes.iter().sum();
     let files: u64 = program.files.iter().map(|file| u64::from(file.pages)).sum();
     let swap = config.mm.swap_pages;
-    // Each page of memory takes 12 bytes for its frame, at most 8 for its place on a list and 4 for its
-    // entry. Each page of a file takes 4 for its entry. Each page of swap takes 4 for its entry and 8 for its
-    // slot.
+    // What a trace maps is not known before.
+    if case.actors.iter().all(|actor| actor.kind.kind() != "trace") {
+        let demand: u64 = case.actors.iter().map(|actor| PageSize::X86.pages(actor.kind.demand())).sum();
+        memory = memory.min(mm::kernel_pages(&config.mm).iter().sum::<u64>() + files + demand);
+    }
+    // Each page of memory that is ever in use takes 12 bytes for its frame, at most 8 for its place on a list
+    // and 4 for its entry. Each page of a file takes 4 for its entry. Each page of swap takes 4 for its entry
+    // and 8 for its slot.
     Ok(memory * (12 + 8 + 4) + files * 4 + swap * (4 + 8) + (64 << 20))
 }
 

@@ -19,8 +19,8 @@ const CPUS: u32 = 4096;
 const NODES: usize = 64;
 /// Least memory of a node.
 const LEAST: Bytes = Bytes::mib(64);
-/// Most memory of a machine: the model's frame numbers have 29 bits.
-const MOST: Bytes = Bytes(2 * TIB);
+/// Most memory of a machine: twice that of the largest hosts.
+const MOST: Bytes = Bytes(64 * TIB);
 /// Most that may be swapped to.
 const MOST_SWAP: Bytes = Bytes(2 * TIB);
 /// Distance of a node to itself, by which ACPI's SLIT counts.
@@ -37,8 +37,8 @@ pub struct MachineSpec {
     pub generation: Generation,
     /// CPUs: a number, spread over the nodes as evenly as can be, or a list with the number of each node.
     pub cpus: Cpus,
-    /// Memory of each NUMA node; one node for a machine without NUMA. At least 64 MiB each, at most 2 TiB in
-    /// all.
+    /// Memory of each NUMA node; one node for a machine without NUMA. At least 64 MiB each, at most 64 TiB
+    /// in all. The model can have 2 TiB in use at once.
     pub nodes: Vec<Size>,
     /// Distance between nodes as in `/sys/devices/system/node/node*/distance`: one number for every pair, or
     /// a matrix with a row per node. 10 is a node's distance to itself; the most is 254.

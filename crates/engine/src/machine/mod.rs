@@ -111,7 +111,8 @@ pub enum SwapDevice {
 pub enum End {
     /// The run reached its end.
     Complete,
-    /// The run was told to stop, at this time in nanoseconds. The sink's data are valid up to that time.
+    /// The run was told to stop, or needs more memory than the model has ([`Mm::is_exhausted`]), at this time
+    /// in nanoseconds. The sink's data are valid up to that time.
     Stopped(u64),
 }
 
@@ -246,7 +247,7 @@ impl Machine {
                     entries.is_multiple_of(LOOK)
                 }
             };
-            if look && progress(now).is_break() {
+            if self.mm.is_exhausted() || (look && progress(now).is_break()) {
                 self.sample(sink)?;
                 return Ok(End::Stopped(now));
             }
@@ -275,6 +276,11 @@ impl Machine {
             }
         }
         Ok(())
+    }
+
+    /// [`Mm::is_exhausted`]
+    pub fn is_exhausted(&self) -> bool {
+        self.mm.is_exhausted()
     }
 
     /// Keeps exact books on evicted pages from now on, which [`Machine::returns`] reads. Call it before the

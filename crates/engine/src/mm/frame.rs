@@ -5,9 +5,11 @@
 //! that touching the page is one load and one store. When the page is gone, it holds the swap slot or the
 //! shadow.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 
 use bytemuck::{Pod, Zeroable};
+
+use super::footprint;
 
 /// No frame.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -85,6 +87,76 @@ impl Frame {
             0 => self.list(),
             promoted => list::FIRST_GENERATION + 2 * (promoted as usize - 1) + self.list() % 2,
         }
+    }
+}
+
+/// Frames of a block, 16 MiB of memory.
+const BLOCK: u32 = 1 << 12;
+
+/// The frames by number. A zone numbers its pages in blocks when they are first used, so that memory that
+/// nobody has touched takes none of the simulating host's.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    frames: Vec<Frame>,
+    /// The zone of each block.
+    zones: Vec<u8>,
+    /// How many frames may have a number.
+    most: u64,
+    /// There was no number left for a page.
+    pub(crate) exhausted: bool,
+}
+
+impl Frames {
+    /// No frames yet, and at most so many.
+    pub(crate) fn new(most: u64) -> Self {
+        Frames { frames: Vec::new(), zones: Vec::new(), most, exhausted: false }
+    }
+
+    /// Numbers the next pages of a zone that has `left` without a number. The range is empty if no page or no
+    /// number is left.
+    #[cold]
+    pub(crate) fn number(&mut self, zone: usize, left: u64) -> Range<u32> {
+        let first = self.frames.len() as u32;
+        if u64::from(first) + u64::from(BLOCK) > self.most {
+            self.exhausted |= left > 0;
+            return 0..0;
+        }
+        let count = left.min(u64::from(BLOCK)) as u32;
+        if count > 0 {
+            let len = (first + BLOCK) as usize;
+            if len > self.frames.capacity() {
+                self.frames.reserve_exact(len.max(self.frames.len() / 8 * 9) - self.frames.len());
+            }
+            self.frames.resize(len, Frame::default());
+            self.zones.push(zone as u8);
+        }
+        first..first + count
+    }
+
+    /// The zone that a number belongs to.
+    #[inline]
+    pub(crate) fn zone_of(&self, frame: u32) -> usize {
+        self.zones[(frame / BLOCK) as usize].into()
+    }
+
+    /// Bytes allocated.
+    pub(crate) fn bytes(&self) -> usize {
+        footprint::of(&self.frames) + footprint::of(&self.zones)
+    }
+}
+
+impl Deref for Frames {
+    type Target = [Frame];
+    #[inline]
+    fn deref(&self) -> &[Frame] {
+        &self.frames
+    }
+}
+
+impl DerefMut for Frames {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [Frame] {
+        &mut self.frames
     }
 }
 

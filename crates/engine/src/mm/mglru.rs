@@ -16,6 +16,8 @@
 //! - Tasks that age at the same time share one walk, entry by entry; in the kernel they share it process by
 //!   process.
 
+use std::ops::Range;
+
 use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_workload::RegionId;
 
@@ -664,12 +666,10 @@ impl Mm {
         Ok(())
     }
 
-    /// The frames of an lruvec, from the first to the one after the last.
-    fn lruvec_frames(&self, lruvec: usize) -> std::ops::Range<u32> {
+    /// The zones of an lruvec, from the first to the one after the last.
+    fn zones_of(&self, lruvec: usize) -> Range<usize> {
         let zones = &self.lruvecs[lruvec].zones;
-        let first = zones.first().map_or(0, |&zone| self.zones[zone].start);
-        let end = zones.last().map_or(0, |&zone| self.zones[zone].start + self.zones[zone].managed as u32);
-        first..end
+        zones[0]..zones[zones.len() - 1] + 1
     }
 
     /// Whether accesses through any mapping of the object count as use of its pages. Those through a mapping
@@ -684,7 +684,7 @@ impl Mm {
     /// Visits one page table (`walk_pte_range`): clears accessed bits of the lruvec's pages and moves these
     /// pages to the youngest generation.
     fn walk_table(&mut self, cx: &mut Cx, lruvec: usize, first: u32, can_swap: bool, young: &mut Vec<u32>) {
-        let frames = self.lruvec_frames(lruvec);
+        let zones = self.zones_of(lruvec);
         young.clear();
         let end = (first + TABLE).min(self.entries.len() as u32);
         let mut seen = 0;
@@ -702,7 +702,7 @@ impl Mm {
             seen += RUN;
             for e in &mut self.entries[run as usize..(run + RUN) as usize] {
                 let Some(frame) = entry::frame(*e) else { continue };
-                if !frames.contains(&frame) {
+                if !zones.contains(&self.frames.zone_of(frame)) {
                     continue;
                 }
                 let own = *e & entry::MAPPED != 0 && *e & entry::ACCESSED != 0;
@@ -1008,13 +1008,13 @@ impl Mm {
         let (low, high) = (table.max(object.base), (table + TABLE).min(object.base + object.pages));
         let first = slot.saturating_sub(WINDOW / 2).min(high.saturating_sub(WINDOW)).max(low);
         let end = (first + WINDOW).min(high);
-        let frames = self.lruvec_frames(lruvec);
+        let zones = self.zones_of(lruvec);
         cx.spend(self.costs.walk * u64::from(end - first));
         let mut young = Vec::new();
         for near in (first..end).filter(|&near| near != slot) {
             let e = &mut self.entries[near as usize];
             let frame = *e & entry::VALUE;
-            if *e & entry::MAPPED == 0 || *e & entry::ACCESSED == 0 || !frames.contains(&frame) {
+            if *e & entry::MAPPED == 0 || *e & entry::ACCESSED == 0 || !zones.contains(&self.frames.zone_of(frame)) {
                 continue;
             }
             *e &= !entry::ACCESSED;

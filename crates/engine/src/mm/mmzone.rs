@@ -1,13 +1,14 @@
 //! Nodes, zones, zonelists and watermarks (`mm/mmzone.c`, `mm/page_alloc.c`).
 
-use bytemuck::allocation::zeroed_vec;
+use std::ops::Range;
+
 use lotsfree_formulas::lists::Lists;
 use lotsfree_formulas::pcp;
 use lotsfree_formulas::reserve::{ReserveZone, lowmem_reserve, totalreserve_pages};
 use lotsfree_formulas::watermarks::{self as marks, Watermarks, ZoneKind};
 use lotsfree_units::PageSize;
 
-use super::frame::{List, NONE, flag, list};
+use super::frame::{Frames, List, NONE, flag, list};
 use super::memory::SlotSpace;
 use super::page_alloc::Watermark;
 use super::page_writeback::Writeback;
@@ -15,7 +16,7 @@ use super::pcp::PerCpuPages;
 use super::policy::{Kept, Policy};
 use super::swap::Swap;
 use super::vmstat::{Events, STATS};
-use super::{Config, Mm, SWAP_CLUSTER_MAX};
+use super::{Config, MOST_FRAMES, Mm, SWAP_CLUSTER_MAX};
 use crate::generation::SECTION;
 use crate::tuning::Tuning;
 
@@ -63,8 +64,6 @@ impl std::ops::IndexMut<NumaStat> for NumaStats {
 pub(crate) struct Zone {
     pub(crate) kind: ZoneKind,
     pub(crate) node: usize,
-    /// First frame.
-    pub(crate) start: u32,
     /// First page frame number on a PC.
     pub(crate) start_pfn: u64,
     pub(crate) present: u64,
@@ -78,8 +77,9 @@ pub(crate) struct Zone {
     pub(crate) free: u64,
     /// The free list of frames that were in use, as a stack: the first frame's number plus 1.
     pub(crate) free_head: u32,
-    /// Frames from here to the end were never used.
-    pub(crate) fresh: u32,
+    /// Frames with a number that were never used, and the pages that have no number yet ([`Frames`]).
+    pub(crate) fresh: Range<u32>,
+    pub(crate) unnumbered: u64,
     pub(crate) pcp: Vec<PerCpuPages>,
     pub(crate) pcp_batch: u64,
     /// `high`, or `high_min` and `high_max` where the length adapts (6.7 on).
@@ -266,7 +266,7 @@ pub(crate) fn unmanaged(nodes: &[u64], reserved: Option<&[u64]>) -> Vec<u64> {
 /// The kernel's own memory on each node, in pages. The default is 24 MiB for its image and boot allocations,
 /// and 1/256 of memory for slab, stacks and page tables of the kernel's own (estimate), spread by the nodes'
 /// sizes.
-fn kernel_pages(config: &Config) -> Vec<u64> {
+pub(crate) fn kernel_pages(config: &Config) -> Vec<u64> {
     config.kernel_pages.clone().unwrap_or_else(|| {
         let memory = config.nodes.iter().sum::<u64>();
         let pages = (24 << 8) + memory / 256;
@@ -335,17 +335,14 @@ impl Zone {
 }
 
 impl Mm {
-    /// An idle machine after boot. `config` must have been validated: nodes with memory, at most
-    /// [`MOST_FRAMES`](super::MOST_FRAMES) in all.
+    /// An idle machine after boot. `config` must have been validated: nodes with memory.
     pub fn new(config: &Config) -> Self {
         let generation = config.generation;
         let mut zones = Vec::new();
-        let mut start = 0u64;
         for part in plan(&config.nodes, config.reserved_pages.as_deref()) {
             zones.push(Zone {
                 kind: part.kind,
                 node: part.node,
-                start: start as u32,
                 start_pfn: part.start_pfn,
                 present: part.present,
                 managed: part.managed,
@@ -354,7 +351,8 @@ impl Mm {
                 reserve: [0; 5],
                 free: part.managed,
                 free_head: 0,
-                fresh: start as u32,
+                fresh: 0..0,
+                unnumbered: part.managed,
                 pcp: vec![PerCpuPages::default(); config.cpus.max(1) as usize],
                 pcp_batch: 0,
                 pcp_high: 0,
@@ -371,7 +369,6 @@ impl Mm {
                 lru: [0; 6],
                 generations: [0; 8],
             });
-            start += part.managed;
         }
         let nodes: Vec<Node> = (0..config.nodes.len())
             .map(|node| Node {
@@ -395,7 +392,7 @@ impl Mm {
             tuning: config.tuning.clone(),
             costs: config.costs,
             cpus: config.cpus.max(1) as usize,
-            frames: zeroed_vec(start as usize),
+            frames: Frames::new(MOST_FRAMES),
             entries: Default::default(),
             zones,
             nodes,

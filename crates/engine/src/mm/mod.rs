@@ -42,7 +42,6 @@ use std::collections::VecDeque;
 
 pub use fadvise::{Fadvise, Madvise};
 pub use filemap::{Read, Write};
-use frame::Frame;
 pub use kswapd::Kswapd;
 use lotsfree_kernel_files::counters;
 use lotsfree_scenario::Costs;
@@ -54,7 +53,7 @@ use mmzone::{Lruvec, Node, Zone};
 
 use crate::generation::Generation;
 use crate::tuning::Tuning;
-pub(crate) use mmzone::{has_transparent_hugepage, unmanaged};
+pub(crate) use mmzone::{has_transparent_hugepage, kernel_pages, unmanaged};
 use page_writeback::Writeback;
 pub use readahead::RaState;
 use swap::Swap;
@@ -68,7 +67,7 @@ pub(crate) const DEF_PRIORITY: u8 = 12;
 pub(crate) const TENTH: u64 = 100_000_000;
 /// One millisecond in nanoseconds.
 pub(crate) const MS: u64 = 1_000_000;
-/// Frame numbers have 29 bits: 2 TiB.
+/// Frame numbers have 29 bits: 2 TiB may be in use at once. Memory that nobody has touched has none.
 pub const MOST_FRAMES: u64 = 1 << 29;
 
 /// The hardware, kernel and settings that a machine's memory depends on.
@@ -313,7 +312,7 @@ pub struct Mm {
     pub(crate) tuning: Tuning,
     pub(crate) costs: Costs,
     pub(crate) cpus: usize,
-    pub(crate) frames: Vec<Frame>,
+    pub(crate) frames: frame::Frames,
     pub(crate) entries: frame::Entries,
     pub(crate) zones: Vec<Zone>,
     pub(crate) nodes: Vec<Node>,
@@ -403,6 +402,11 @@ impl Mm {
     /// Requests for devices made since the last call.
     pub fn take_io(&mut self) -> std::vec::Drain<'_, Io> {
         self.outbox.drain(..)
+    }
+
+    /// Whether more memory was to be used than frames have numbers ([`MOST_FRAMES`]).
+    pub fn is_exhausted(&self) -> bool {
+        self.frames.exhausted
     }
 
     /// Whether there are requests in the outbox or sleepers to wake.

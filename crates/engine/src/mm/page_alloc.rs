@@ -376,11 +376,12 @@ impl Mm {
             let frame = zone.free_head - 1;
             zone.free_head = self.frames[frame as usize].at;
             frame
-        } else if u64::from(zone.fresh - zone.start) < zone.managed {
-            zone.fresh += 1;
-            zone.fresh - 1
         } else {
-            return None;
+            if zone.fresh.is_empty() {
+                zone.fresh = self.frames.number(index, zone.unnumbered);
+                zone.unnumbered -= u64::from(zone.fresh.end - zone.fresh.start);
+            }
+            zone.fresh.next()?
         };
         zone.free -= 1;
         self.frames[frame as usize].flags = (index as u32) << flag::ZONE_SHIFT;
