@@ -34,7 +34,13 @@ impl Mm {
         let flights = self.flights.queue.capacity() * size_of::<Option<Flight>>()
             + self.flights.spare.iter().map(of).sum::<usize>()
             + self.flights.queue.iter().flatten().map(|flight| of(&flight.frames)).sum::<usize>();
-        let all = self.frames.bytes() + self.entries.bytes() + self.space.bytes() + objects + vmas + lists + flights;
+        let all = self.frames.bytes()
+            + self.entries.bytes()
+            + self.space.bytes()
+            + objects
+            + vmas
+            + lists
+            + flights;
         let books = self.evictions.as_ref().map_or(0, |evictions| evictions.bytes());
         (all + self.swap.bytes() + books) as u64
     }

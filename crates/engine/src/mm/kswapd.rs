@@ -63,7 +63,7 @@ impl KswapdState {
 /// kswapd of a node.
 #[derive(Debug)]
 pub struct Kswapd {
-    node: usize,
+    pub(super) node: usize,
     run: Option<Run>,
 }
 
@@ -71,11 +71,6 @@ impl Kswapd {
     /// kswapd of this node, asleep.
     pub fn new(node: usize) -> Self {
         Kswapd { node, run: None }
-    }
-
-    /// The node that it frees memory of.
-    pub(super) fn node(&self) -> usize {
-        self.node
     }
 
     /// Runs for a slice. Returns the event or time that it waits for after that.
@@ -131,7 +126,7 @@ impl Mm {
     /// `class` (`zone_balanced`).
     fn zone_balanced(&self, zone: usize, gap: u64, class: usize) -> bool {
         let zone = &self.zones[zone];
-        zone.managed == 0 || zone.passes(zone.mark_high() + gap, class)
+        zone.managed == 0 || zone.passes(zone.high_wmark_pages() + gap, class)
     }
 
     /// Whether there is work for a sleeping kswapd. Through 4.7 there is if a zone is low for requests of its
@@ -140,7 +135,7 @@ impl Mm {
         if self.generation.lru_per_node {
             return !self.is_balanced(node);
         }
-        let low = |zone: &Zone| zone.managed > 0 && !zone.passes(zone.mark_low(), 0);
+        let low = |zone: &Zone| zone.managed > 0 && !zone.passes(zone.low_wmark_pages(), 0);
         self.nodes[node].zones.iter().any(|&zone| low(&self.zones[zone]))
     }
 
@@ -257,8 +252,8 @@ impl Mm {
                 let zones = &self.nodes[node].zones[..=run.end_zone];
                 let class = self.zones[zones[run.end_zone]].index();
                 let under_min = |&zone: &usize| {
-                    let mark = self.zones[zone].mark_min();
-                    !self.zones[zone].passes(mark, class) && !self.is_unreclaimable(zone)
+                    let wmark = self.zones[zone].min_wmark_pages();
+                    !self.zones[zone].passes(wmark, class) && !self.is_unreclaimable(zone)
                 };
                 if zones.iter().any(under_min) {
                     self.events[vmstat::kswapd_skip_congestion_wait] += 1;
@@ -355,7 +350,7 @@ impl Mm {
         }
         let zone = &self.zones[which];
         let gap =
-            if self.generation.balance_gap { zone.marks.low.min(zone.managed.div_ceil(100)) } else { 0 };
+            if self.generation.balance_gap { zone.watermark.low.min(zone.managed.div_ceil(100)) } else { 0 };
         let class = self.zones[self.nodes[node].zones[run.end_zone]].index();
         !self.zone_balanced(which, gap, class)
     }
@@ -363,8 +358,10 @@ impl Mm {
     fn kswapd_target(&self, node: usize, which: usize) -> u64 {
         match self.generation.kswapd_target {
             KswapdTarget::Unlimited => u64::MAX,
-            KswapdTarget::ZoneHigh => self.zones[which].mark_high().max(SWAP_CLUSTER_MAX),
-            KswapdTarget::NodeHigh => self.node_sum(node, |zone| zone.mark_high().max(SWAP_CLUSTER_MAX)),
+            KswapdTarget::ZoneHigh => self.zones[which].high_wmark_pages().max(SWAP_CLUSTER_MAX),
+            KswapdTarget::NodeHigh => {
+                self.node_sum(node, |zone| zone.high_wmark_pages().max(SWAP_CLUSTER_MAX))
+            }
         }
     }
 

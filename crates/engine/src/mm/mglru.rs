@@ -460,7 +460,7 @@ impl Mm {
     /// kswapd's first priority (`set_initial_priority`): it scans the share of pages that the node's target
     /// requires, if all inactive pages can be freed.
     fn lru_gen_initial_priority(&self, node: usize) -> u8 {
-        let target = self.node_sum(node, |zone| zone.mark_high().max(SWAP_CLUSTER_MAX));
+        let target = self.node_sum(node, |zone| zone.high_wmark_pages().max(SWAP_CLUSTER_MAX));
         if !self.generation.lru_gen.initial_priority || target < MIN_LRU_BATCH {
             return DEF_PRIORITY;
         }
@@ -478,7 +478,7 @@ impl Mm {
         self.generation.lru_gen.stops_at_target
             && self.nodes[node].zones.iter().all(|&zone| {
                 let zone = &self.zones[zone];
-                zone.managed == 0 || zone.passes(zone.mark_high() + MIN_LRU_BATCH, HIGHEST)
+                zone.managed == 0 || zone.passes(zone.high_wmark_pages() + MIN_LRU_BATCH, HIGHEST)
             })
     }
 
@@ -580,7 +580,7 @@ impl Mm {
         }
         let above = |&zone: &usize| {
             let zone = &self.zones[zone];
-            zone.free >= if scan.is_kswapd() { zone.mark_high() } else { zone.mark_low() }
+            zone.free >= if scan.is_kswapd() { zone.high_wmark_pages() } else { zone.low_wmark_pages() }
         };
         let safe = self.nodes[node].zones.iter().all(above);
         if safe {
@@ -1014,7 +1014,10 @@ impl Mm {
         for near in (first..end).filter(|&near| near != slot) {
             let e = &mut self.entries[near as usize];
             let frame = *e & entry::VALUE;
-            if *e & entry::MAPPED == 0 || *e & entry::ACCESSED == 0 || !zones.contains(&self.frames.zone_of(frame)) {
+            if *e & entry::MAPPED == 0
+                || *e & entry::ACCESSED == 0
+                || !zones.contains(&self.frames.zone_of(frame))
+            {
                 continue;
             }
             *e &= !entry::ACCESSED;
@@ -1528,7 +1531,7 @@ mod tests {
         for page in 0..32_768 {
             m.read(file, page);
         }
-        let target = m.mm.node_sum(0, |zone| zone.mark_high().max(SWAP_CLUSTER_MAX));
+        let target = m.mm.node_sum(0, |zone| zone.high_wmark_pages().max(SWAP_CLUSTER_MAX));
         assert!((513..=1024).contains(&target), "{target}");
         // log2 of 32768 inactive pages, less the bits of the target.
         assert_eq!(m.mm.lru_gen_initial_priority(0), 6, "15 - 10, but not below 6");

@@ -5,7 +5,7 @@ use std::ops::Range;
 use lotsfree_formulas::lists::Lists;
 use lotsfree_formulas::pcp;
 use lotsfree_formulas::reserve::{ReserveZone, lowmem_reserve, totalreserve_pages};
-use lotsfree_formulas::watermarks::{self as marks, Watermarks, ZoneKind};
+use lotsfree_formulas::watermarks::{self, Watermarks, ZoneKind};
 use lotsfree_units::PageSize;
 
 use super::frame::{Frames, List, NONE, flag, list};
@@ -68,7 +68,7 @@ pub(crate) struct Zone {
     pub(crate) start_pfn: u64,
     pub(crate) present: u64,
     pub(crate) managed: u64,
-    pub(crate) marks: Watermarks,
+    pub(crate) watermark: Watermarks,
     /// `watermark_boost`: always 0, because nothing is ever allocated from a block of another migrate type.
     pub(crate) boost: u64,
     /// Pages that the zone keeps from an allocation, by the highest zone that the allocation may use.
@@ -289,21 +289,21 @@ impl Zone {
     pub(crate) fn index(&self) -> usize {
         index(self.kind)
     }
-    pub(crate) fn mark(&self, wmark: Watermark) -> u64 {
+    pub(crate) fn wmark_pages(&self, wmark: Watermark) -> u64 {
         match wmark {
-            Watermark::Min => self.mark_min(),
-            Watermark::Low => self.mark_low(),
-            Watermark::High => self.mark_high(),
+            Watermark::Min => self.min_wmark_pages(),
+            Watermark::Low => self.low_wmark_pages(),
+            Watermark::High => self.high_wmark_pages(),
         }
     }
-    pub(crate) fn mark_min(&self) -> u64 {
-        self.marks.min + self.boost
+    pub(crate) fn min_wmark_pages(&self) -> u64 {
+        self.watermark.min + self.boost
     }
-    pub(crate) fn mark_low(&self) -> u64 {
-        self.marks.low + self.boost
+    pub(crate) fn low_wmark_pages(&self) -> u64 {
+        self.watermark.low + self.boost
     }
-    pub(crate) fn mark_high(&self) -> u64 {
-        self.marks.high + self.boost
+    pub(crate) fn high_wmark_pages(&self) -> u64 {
+        self.watermark.high + self.boost
     }
     /// Counts a frame that enters or leaves a list. Which generations are active is decided only when the
     /// counts are printed.
@@ -329,8 +329,8 @@ impl Zone {
     }
     /// Whether an order-0 request may take a page at this watermark, if `highest` is the highest zone that it
     /// may use.
-    pub(crate) fn passes(&self, mark: u64, highest: usize) -> bool {
-        self.free > mark + self.reserve[highest]
+    pub(crate) fn passes(&self, wmark: u64, highest: usize) -> bool {
+        self.free > wmark + self.reserve[highest]
     }
 }
 
@@ -346,7 +346,7 @@ impl Mm {
                 start_pfn: part.start_pfn,
                 present: part.present,
                 managed: part.managed,
-                marks: Watermarks { min: 0, low: 0, high: 0, promo: None },
+                watermark: Watermarks { min: 0, low: 0, high: 0, promo: None },
                 boost: 0,
                 reserve: [0; 5],
                 free: part.managed,
@@ -417,41 +417,42 @@ impl Mm {
             in_lru_fault: false,
             evictions: None,
         };
-        mm.setup_marks();
+        mm.setup_per_zone_wmarks();
         mm.build_zonelists();
         mm.boot_kernel(&kernel_pages(config));
         mm.boot_pagesets(&config.pagesets);
         for zone in &mut mm.zones {
-            zone.alloc_batch = (zone.marks.high - zone.marks.low) as i64;
+            zone.alloc_batch = (zone.watermark.high - zone.watermark.low) as i64;
         }
         mm.writeback_set_ratelimit();
         mm
     }
 
     /// Sets up `min_free_kbytes`, watermarks, lowmem reserves and per-CPU lists.
-    fn setup_marks(&mut self) {
+    fn setup_per_zone_wmarks(&mut self) {
         let rules = self.generation.rules.watermarks;
         let lowmem: u64 = self.zones.iter().map(|zone| zone.managed).sum();
         self.min_free_kbytes = self.tuning.min_free_kbytes.unwrap_or_else(|| {
-            let default = marks::min_free_kib(&rules, lowmem * 4);
+            let default = watermarks::min_free_kib(&rules, lowmem * 4);
             if has_transparent_hugepage(&self.tuning, lowmem) {
-                let raised = marks::khugepaged_min_free_kib(PageSize::X86, self.zones.len() as u64, lowmem);
+                let raised =
+                    watermarks::khugepaged_min_free_kib(PageSize::X86, self.zones.len() as u64, lowmem);
                 default.max(raised)
             } else {
                 default
             }
         });
-        let tuning = marks::WatermarkSettings {
+        let tuning = watermarks::WatermarkSettings {
             min_free_kib: self.min_free_kbytes,
             scale_factor: self.tuning.watermark_scale_factor,
             extra_free_kib: self.tuning.extra_free_kbytes,
         };
-        let as_given: Vec<marks::Zone> = (self.zones.iter())
-            .map(|zone| marks::Zone { kind: zone.kind, present: zone.present, managed: zone.managed })
+        let as_given: Vec<watermarks::Zone> = (self.zones.iter())
+            .map(|zone| watermarks::Zone { kind: zone.kind, present: zone.present, managed: zone.managed })
             .collect();
-        let computed = marks::watermarks(&rules, &tuning, &as_given, PageSize::X86);
-        for (zone, marks) in self.zones.iter_mut().zip(computed) {
-            zone.marks = marks;
+        let computed = watermarks::watermarks(&rules, &tuning, &as_given, PageSize::X86);
+        for (zone, watermark) in self.zones.iter_mut().zip(computed) {
+            zone.watermark = watermark;
         }
         let mut everything = 0;
         for node in 0..self.nodes.len() {
@@ -472,7 +473,7 @@ impl Mm {
             let zones = self.nodes[node].zones.iter().map(|&zone| {
                 let zone = &self.zones[zone];
                 let protection_max = zone.reserve.iter().copied().max().unwrap_or(0);
-                ReserveZone { managed: zone.managed, high: zone.marks.high, protection_max }
+                ReserveZone { managed: zone.managed, high: zone.watermark.high, protection_max }
             });
             let reserve = totalreserve_pages(zones);
             self.nodes[node].total_reserve = reserve;
@@ -482,7 +483,7 @@ impl Mm {
         let cpus_of_node = (self.cpus / self.nodes.len()).max(1) as u64;
         for zone in &mut self.zones {
             zone.pcp_batch = pcp::batch(&self.generation.pcp, zone.managed, PageSize::X86);
-            zone.pcp_high = pcp::high(&self.generation.pcp, zone.marks.low, cpus_of_node, zone.pcp_batch);
+            zone.pcp_high = pcp::high(&self.generation.pcp, zone.watermark.low, cpus_of_node, zone.pcp_batch);
             zone.pcp_high_max = pcp::high_max(zone.managed, cpus_of_node).max(zone.pcp_high);
             if let Some(share) = zone.managed.checked_div(self.tuning.percpu_pagelist_high_fraction) {
                 zone.pcp_high = (share / cpus_of_node).max(4 * zone.pcp_batch);
@@ -552,7 +553,7 @@ impl Mm {
             let managed: u64 = self.nodes[node].zones.iter().map(|&zone| self.zones[zone].managed).sum();
             let mut left = pages.min(managed / 2);
             for zone in self.nodes[node].zones.clone().into_iter().rev() {
-                let keep = self.zones[zone].marks.high * 2;
+                let keep = self.zones[zone].watermark.high * 2;
                 let take = left.min(self.zones[zone].free.saturating_sub(keep));
                 for _ in 0..take {
                     let Some(frame) = self.take_free(zone) else { break };
@@ -569,7 +570,7 @@ impl Mm {
         for (node, cpus) in nodes.iter().enumerate().take(self.nodes.len()) {
             let Some(&zone) = self.nodes[node].zones.last() else { continue };
             for (cpu, &pages) in cpus.iter().enumerate().take(self.cpus) {
-                let keep = self.zones[zone].marks.high;
+                let keep = self.zones[zone].watermark.high;
                 let take = pages.min(self.zones[zone].free.saturating_sub(keep));
                 self.boot_pageset(zone, cpu, take);
             }

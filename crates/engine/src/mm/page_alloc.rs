@@ -163,7 +163,7 @@ impl Alloc {
             let zone = &mm.zones[zone];
             let anon = if swap { zone.lru[list::INACTIVE_ANON] + zone.lru[list::ACTIVE_ANON] } else { 0 };
             let available = zone.free + zone.lru[list::INACTIVE_FILE] + zone.lru[list::ACTIVE_FILE] + anon;
-            ac.allowed >> zone.node & 1 == 1 && available > zone.mark_min() + zone.reserve[HIGHEST]
+            ac.allowed >> zone.node & 1 == 1 && available > zone.min_wmark_pages() + zone.reserve[HIGHEST]
         })
     }
 }
@@ -236,7 +236,7 @@ impl Mm {
             if skipped {
                 for zone in self.nodes[ac.preferred].zones.clone() {
                     let zone = &mut self.zones[zone];
-                    zone.alloc_batch = (zone.marks.high - zone.marks.low) as i64;
+                    zone.alloc_batch = (zone.watermark.high - zone.watermark.low) as i64;
                 }
                 if let Some(frame) = self.walk_zonelist(cx, ac, wmark, Some(&mut skipped), true) {
                     return Some(frame);
@@ -290,7 +290,7 @@ impl Mm {
                 let adapts = self.generation.pcp.adapts;
                 let zone = &mut self.zones[index];
                 if adapts && !zone.below_high {
-                    zone.below_high = !zone.passes(zone.mark_high(), HIGHEST);
+                    zone.below_high = !zone.passes(zone.high_wmark_pages(), HIGHEST);
                 }
                 if !self.generation.policy.may_allocate(self, index, wmark)
                     && !self.makes_room(cx, ac, index, wmark, cached)
@@ -333,7 +333,7 @@ impl Mm {
         let success = outcome == NodeReclaim::Success;
         let relaxed = success && self.generation.zone_reclaim_relaxed;
         let zone = &mut self.zones[index];
-        let value = zone.mark(if relaxed { Watermark::Min } else { wmark });
+        let value = zone.wmark_pages(if relaxed { Watermark::Min } else { wmark });
         if zone.passes(value, HIGHEST) {
             return true;
         }
@@ -423,7 +423,7 @@ mod tests {
             let zone = &mm.zones[1];
             let above = |mark: u64| zone.free as i64 - mark as i64;
             if mm.frames[frame as usize].zone() == 0 {
-                return (above(zone.mark_low()), above(zone.mark_min()));
+                return (above(zone.low_wmark_pages()), above(zone.min_wmark_pages()));
             }
         }
     }

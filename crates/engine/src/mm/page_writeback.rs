@@ -204,7 +204,7 @@ impl Mm {
     pub(crate) fn lruvec_dirty_limit(&self, which: usize) -> u64 {
         let free = self.lruvec_sum(which, |zone| zone.free);
         let reserve = self.lruvec_sum(which, |zone| {
-            (zone.marks.high + zone.reserve.iter().copied().max().unwrap_or(0)).min(zone.managed)
+            (zone.watermark.high + zone.reserve.iter().copied().max().unwrap_or(0)).min(zone.managed)
         });
         let counts_anon = self.generation.dirty.count_anon && self.swap.free() > 0;
         let anon = if counts_anon { self.lruvecs[which].anon() } else { 0 };

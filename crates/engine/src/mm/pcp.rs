@@ -129,7 +129,7 @@ impl Mm {
             let count = self.nr_pcp_free(index, cpu, high);
             self.give_back(index, cpu, count, true);
             let zone = &mut self.zones[index];
-            if zone.below_high && zone.passes(zone.mark_high(), HIGHEST) {
+            if zone.below_high && zone.passes(zone.high_wmark_pages(), HIGHEST) {
                 zone.below_high = false;
             }
         }

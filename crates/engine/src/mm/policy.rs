@@ -157,7 +157,7 @@ pub(crate) trait Policy: Debug + Sync {
     #[inline]
     fn may_allocate(&self, mm: &Mm, zone: usize, wmark: Watermark) -> bool {
         let zone = &mm.zones[zone];
-        zone.passes(zone.mark(wmark), HIGHEST)
+        zone.passes(zone.wmark_pages(wmark), HIGHEST)
     }
 
     /// Promises a process so many pages of anonymous memory, before it maps them.
@@ -412,7 +412,7 @@ mod tests {
             Self::free(mm) < Self::LOTSFREE
         }
         fn background(&self, mm: &mut Mm, cx: &mut Cx, kswapd: &mut Kswapd) -> Wait {
-            let node = kswapd.node();
+            let node = kswapd.node;
             mm.take_wakeup(node);
             if !self.wants_background(mm, node) {
                 return Wait { channel: Some(WaitChannel::Kswapd(node)), until: None, why: WaitReason::Idle };

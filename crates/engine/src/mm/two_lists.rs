@@ -287,7 +287,7 @@ impl Mm {
         let swap = self.swap.free() > 0 && scan.may_swap;
         let may_deactivate = self.may_deactivate(scan, which);
         let free = self.lruvec_sum(which, |zone| zone.free);
-        let high = self.lruvec_sum(which, |zone| zone.mark_high());
+        let high = self.lruvec_sum(which, |zone| zone.high_wmark_pages());
         let (anon, file, sizes) = {
             let l = &self.lruvecs[which];
             let sizes =

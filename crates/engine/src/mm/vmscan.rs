@@ -370,7 +370,7 @@ impl Mm {
             let zone = &self.zones[zone];
             if zone.lru[list::INACTIVE_ANON..=list::ACTIVE_FILE].iter().sum::<u64>() > 0 {
                 free += zone.free;
-                min += zone.marks.min;
+                min += zone.watermark.min;
             }
         }
         min == 0 || free > min / 2 || self.nodes[node].kswapd.gave_up()

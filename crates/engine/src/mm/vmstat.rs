@@ -489,7 +489,7 @@ impl Mm {
         self.shared_meminfo(&mut lines, &sums);
         if let Some(rules) = &self.generation.rules.available {
             let sum_low = (0..self.nodes.len())
-                .flat_map(|node| KINDS.map(|(kind, _)| self.printed_marks(node, kind).0.low))
+                .flat_map(|node| KINDS.map(|(kind, _)| self.printed_watermarks(node, kind).0.low))
                 .sum();
             let input = AvailableInput {
                 free: sums.free,
@@ -566,11 +566,12 @@ impl Mm {
 
     /// Watermarks of a zone as printed, with the boost, and the boost itself. Zones without memory have
     /// watermarks too.
-    fn printed_marks(&self, node: usize, kind: ZoneKind) -> (Watermarks, u64) {
+    fn printed_watermarks(&self, node: usize, kind: ZoneKind) -> (Watermarks, u64) {
         match self.zone_of_kind(node, kind) {
             Some(zone) => {
-                let promo = zone.marks.promo.map(|promo| promo + zone.boost);
-                let (min, low, high) = (zone.mark_min(), zone.mark_low(), zone.mark_high());
+                let promo = zone.watermark.promo.map(|promo| promo + zone.boost);
+                let (min, low, high) =
+                    (zone.min_wmark_pages(), zone.low_wmark_pages(), zone.high_wmark_pages());
                 (Watermarks { min, low, high, promo }, zone.boost)
             }
             None => (self.empty_marks(kind), 0),
@@ -578,19 +579,20 @@ impl Mm {
     }
 
     fn empty_marks(&self, kind: ZoneKind) -> Watermarks {
-        use lotsfree_formulas::watermarks as marks;
-        let tuning = marks::WatermarkSettings {
+        use lotsfree_formulas::watermarks;
+        let tuning = watermarks::WatermarkSettings {
             min_free_kib: self.min_free_kbytes,
             scale_factor: self.tuning.watermark_scale_factor,
             extra_free_kib: self.tuning.extra_free_kbytes,
         };
-        let zones = (self.zones.iter()).map(|zone| marks::Zone {
+        let zones = (self.zones.iter()).map(|zone| watermarks::Zone {
             kind: zone.kind,
             present: zone.present,
             managed: zone.managed,
         });
-        let zones: Vec<_> = zones.chain([marks::Zone { kind, present: 0, managed: 0 }]).collect();
-        let computed = marks::watermarks(&self.generation.rules.watermarks, &tuning, &zones, PageSize::X86);
+        let zones: Vec<_> = zones.chain([watermarks::Zone { kind, present: 0, managed: 0 }]).collect();
+        let computed =
+            watermarks::watermarks(&self.generation.rules.watermarks, &tuning, &zones, PageSize::X86);
         computed.last().copied().unwrap_or(Watermarks { min: 0, low: 0, high: 0, promo: None })
     }
 
@@ -628,7 +630,7 @@ impl Mm {
 
     /// The `pages` block.
     fn mark_lines(&self, lines: &mut Lines<Zoneinfo>, node: usize, kind: ZoneKind) {
-        let (marks, boost) = self.printed_marks(node, kind);
+        let (marks, boost) = self.printed_watermarks(node, kind);
         let zone = self.zone_of_kind(node, kind);
         let of = |what: fn(&Zone) -> u64| zone.map_or(0, what);
         lines.put(zoneinfo::free, of(|zone| zone.free));
