@@ -1,18 +1,17 @@
 //! [`Probes`]: which pages of a file had been in memory before they were read, by asking the kernel ahead.
 //!
-//! No tracepoint tells a page that comes back from one that is new. Of a file, however, the kernel tells which
-//! pages it has evicted (`cachestat`, Linux 6.5). Some pages of each file that is being read are asked about
-//! in every interval; when a tracepoint then shows that one of them was read, its past is known.
+//! No tracepoint tells a page that comes back from one that is new. Of a file, however, the kernel tells
+//! which pages it has evicted (`cachestat`, Linux 6.5). Some pages of each file that is being read are asked
+//! about in every interval; when a tracepoint then shows that one of them was read, its past is known.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use lotsfree_storage::open_regular;
 use lotsfree_sys::Cachestat;
-use rustix::fs::OFlags;
 
 use crate::files::FileId;
 use crate::tracepoints::STRIDE;
@@ -59,14 +58,10 @@ impl Probes {
     }
 
     fn look(&mut self, id: FileId, descriptor: &Path, began: Instant) -> io::Result<()> {
-        // The process may have put something else there, which opening must not wait for.
-        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-        let mut options = File::options();
-        let Ok(file) = options.read(true).custom_flags(flags.bits().cast_signed()).open(descriptor) else {
-            return Ok(());
-        };
+        // The process may have put something else there, a pipe perhaps.
+        let Ok(file) = open_regular(descriptor) else { return Ok(()) };
         let Ok(metadata) = file.metadata() else { return Ok(()) };
-        if metadata.ino() != id.inode || !metadata.is_file() {
+        if metadata.ino() != id.inode {
             return Ok(());
         }
         let page = lotsfree_sys::page_size() as u64;

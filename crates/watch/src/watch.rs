@@ -545,8 +545,8 @@ impl Recorded {
         inside.map(|(_, name)| &name.role)
     }
 
-    /// Pages that a program brought back: its part of the refaults of its group ([`shares`]), and of the pages
-    /// that the host swapped in, by the time that each waited for such pages.
+    /// Pages that a program brought back: its part of the refaults of its group ([`refaults`]), and of the
+    /// pages that the host swapped in, by the time that each waited for such pages.
     fn brought_back(
         &self,
         program: &Program,
