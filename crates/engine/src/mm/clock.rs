@@ -4,8 +4,8 @@
 //! The hand is at the tail. A page that it meets with its bit set loses the bit and goes to the head; one
 //! without is evicted. A page comes in with its bit set if a page table has it.
 
-use super::frame::{flag, list};
-use super::policy::{Arrival, Kept, Policy, Shadow};
+use super::frame::flag;
+use super::policy::{Arrival, Kept, Policy};
 use super::vmscan::ScanControl;
 use super::{Cx, Mm, Wait};
 
@@ -28,18 +28,6 @@ impl Policy for Clock {
 
     fn touch(&self, mm: &mut Mm, frame: u32) {
         mm.frames[frame as usize].flags |= flag::OTHER;
-    }
-
-    fn evicted(&self, _mm: &mut Mm, _lruvec: usize, _frame: u32) -> Option<u64> {
-        Some(0)
-    }
-
-    fn refaulted(&self, _mm: &mut Mm, _frame: u32, _shadow: Shadow) -> bool {
-        false
-    }
-
-    fn list_to_reclaim(&self, mm: &Mm, frame: u32) -> usize {
-        list::classic(mm.frames[frame as usize].has(flag::ANON), false)
     }
 
     fn shrink_lruvec(

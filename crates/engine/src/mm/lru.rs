@@ -5,7 +5,7 @@
 //! here, at no cost to the task.
 
 use super::frame::{flag, list};
-use super::policy::{Arrival, Kept, Policy, Shadow};
+use super::policy::{Arrival, Kept, Policy};
 use super::vmscan::ScanControl;
 use super::{Cx, Mm, Wait};
 
@@ -37,18 +37,6 @@ impl Policy for Lru {
         if which != list::UNEVICTABLE && mm.lruvecs[lruvec].lists[which].newest() != frame {
             mm.lru_move(frame, which, false);
         }
-    }
-
-    fn evicted(&self, _mm: &mut Mm, _lruvec: usize, _frame: u32) -> Option<u64> {
-        Some(0)
-    }
-
-    fn refaulted(&self, _mm: &mut Mm, _frame: u32, _shadow: Shadow) -> bool {
-        false
-    }
-
-    fn list_to_reclaim(&self, mm: &Mm, frame: u32) -> usize {
-        list::classic(mm.frames[frame as usize].has(flag::ANON), false)
     }
 
     fn shrink_lruvec(

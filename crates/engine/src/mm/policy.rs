@@ -20,7 +20,7 @@ use std::any::Any;
 use std::fmt::Debug;
 
 use super::clock::Clock;
-use super::frame::list;
+use super::frame::{flag, list};
 use super::kswapd::Kswapd;
 use super::lru::Lru;
 use super::mmzone::Lruvec;
@@ -91,14 +91,20 @@ pub(crate) trait Policy: Debug + Sync {
 
     /// Notes that a page is evicted. Returns the time that its shadow keeps, of which the lowest bits are
     /// handed to `refaulted`; `None` if the return of the page is to go unnoticed.
-    fn evicted(&self, mm: &mut Mm, lruvec: usize, frame: u32) -> Option<u64>;
+    fn evicted(&self, _mm: &mut Mm, _lruvec: usize, _frame: u32) -> Option<u64> {
+        Some(0)
+    }
 
     /// Notes that an evicted page comes back, and counts that. Returns whether the page is to be kept like
     /// one that was accessed often.
-    fn refaulted(&self, mm: &mut Mm, frame: u32, shadow: Shadow) -> bool;
+    fn refaulted(&self, _mm: &mut Mm, _frame: u32, _shadow: Shadow) -> bool {
+        false
+    }
 
     /// The list at whose tail a page is reclaimed soonest.
-    fn list_to_reclaim(&self, mm: &Mm, frame: u32) -> usize;
+    fn list_to_reclaim(&self, mm: &Mm, frame: u32) -> usize {
+        list::classic(mm.frames[frame as usize].has(flag::ANON), false)
+    }
 
     /// Shrinks an lruvec at the priority of `scan`, or goes on to do so with the pass that is
     /// [`under_way`], which is gone when it is done.
@@ -225,7 +231,7 @@ mod tests {
 
     use lotsfree_workload::{Advice, Policy as NodePolicy, RegionId};
 
-    use super::super::frame::{entry, flag};
+    use super::super::frame::entry;
     use super::super::vmscan::{Fate, ReclaimStat, Reclaimer};
     use super::super::vmstat::PGSCAN;
     use super::super::{Config, Fault, Madvise, Stop, WaitChannel, WaitReason};
@@ -388,15 +394,6 @@ mod tests {
         }
         fn touch(&self, mm: &mut Mm, frame: u32) {
             mm.frames[frame as usize].flags |= flag::OTHER;
-        }
-        fn evicted(&self, _mm: &mut Mm, _lruvec: usize, _frame: u32) -> Option<u64> {
-            None
-        }
-        fn refaulted(&self, _mm: &mut Mm, _frame: u32, _shadow: Shadow) -> bool {
-            false
-        }
-        fn list_to_reclaim(&self, mm: &Mm, frame: u32) -> usize {
-            list::classic(mm.frames[frame as usize].has(flag::ANON), false)
         }
         fn shrink_lruvec(
             &self,

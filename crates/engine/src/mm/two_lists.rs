@@ -129,10 +129,6 @@ impl Policy for TwoLists {
         true
     }
 
-    fn list_to_reclaim(&self, mm: &Mm, frame: u32) -> usize {
-        list::classic(mm.frames[frame as usize].has(flag::ANON), false)
-    }
-
     fn shrink_lruvec(
         &self,
         mm: &mut Mm,
