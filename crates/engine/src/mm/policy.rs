@@ -26,6 +26,7 @@ use super::lru::Lru;
 use super::mmzone::Lruvec;
 use super::page_alloc::{AllocContext, HIGHEST, Watermark};
 use super::vmscan::{ScanControl, ShrinkLruvec};
+use super::vmstat::REFAULT;
 use super::{Cx, DEF_PRIORITY, Mm, Wait};
 
 /// The textbook's policies, by name.
@@ -97,7 +98,9 @@ pub(crate) trait Policy: Debug + Sync {
 
     /// Notes that an evicted page comes back, and counts that. Returns whether the page is to be kept like
     /// one that was accessed often.
-    fn refaulted(&self, _mm: &mut Mm, _frame: u32, _shadow: Shadow) -> bool {
+    fn refaulted(&self, mm: &mut Mm, frame: u32, _shadow: Shadow) -> bool {
+        let kind = usize::from(!mm.frames[frame as usize].has(flag::ANON));
+        mm.events[REFAULT[kind]] += 1;
         false
     }
 
@@ -326,6 +329,7 @@ mod tests {
             }
         }
         assert!(host.resident().len() < 8192, "pages were evicted");
+        assert!(host.mm.events.sum(&REFAULT) > 1000, "{}", host.mm.events.sum(&REFAULT));
     }
 
     #[test]
