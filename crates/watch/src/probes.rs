@@ -5,13 +5,14 @@
 //! about in every interval; when a tracepoint then shows that one of them was read, its past is known.
 
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use lotsfree_storage::open_regular;
 use lotsfree_sys::Cachestat;
+use rustix::io::Errno;
 
 use crate::files::FileId;
 use crate::tracepoints::STRIDE;
@@ -51,9 +52,10 @@ impl Probes {
             return;
         }
         let began = Instant::now();
-        // Some file systems cannot tell, which says nothing of others.
+        // A file of hugetlbfs cannot be asked about either, which says nothing of others.
         let looked = self.look(file, descriptor, began);
-        self.is_refused = looked.is_err_and(|error| error.kind() == ErrorKind::Unsupported);
+        let unknown = Some(Errno::NOSYS.raw_os_error());
+        self.is_refused = looked.is_err_and(|error| error.raw_os_error() == unknown);
         self.left = self.left.saturating_sub(began.elapsed());
     }
 
