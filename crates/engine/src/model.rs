@@ -8,7 +8,7 @@ use lotsfree_scenario::{Case, Errors, Occupied, SwapOn};
 use lotsfree_settings::Value;
 use lotsfree_units::PageSize;
 use lotsfree_units::words::duration;
-use lotsfree_workload::actor::Need;
+use lotsfree_workload::actor::{Actor, Need};
 use thiserror::Error;
 
 use crate::generation::Generation;
@@ -251,7 +251,7 @@ pub fn bytes(case: &Case) -> Result<u64, Errors> {
     let files: u64 = program.files.iter().map(|file| u64::from(file.pages)).sum();
     let swap = config.mm.swap_pages;
     // What a trace maps is not known before.
-    if case.actors.iter().all(|actor| actor.kind.kind() != "trace") {
+    if case.actors.iter().all(|actor| !matches!(actor.kind, Actor::Trace(_))) {
         let demand: u64 = case.actors.iter().map(|actor| PageSize::X86.pages(actor.kind.demand())).sum();
         memory = memory.min(mm::kernel_pages(&config.mm).iter().sum::<u64>() + files + demand);
     }

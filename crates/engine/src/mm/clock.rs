@@ -5,7 +5,7 @@
 //! without is evicted. A page comes in with its bit set if a page table has it.
 
 use super::frame::flag;
-use super::policy::{Arrival, Kept, Policy};
+use super::policy::{Kept, Policy};
 use super::vmscan::ScanControl;
 use super::{Cx, Mm, Wait};
 
@@ -16,14 +16,6 @@ pub(crate) struct Clock;
 impl Policy for Clock {
     fn name(&self) -> &'static str {
         "clock"
-    }
-
-    fn state(&self, _pages: u64) -> Box<dyn Kept> {
-        Box::new(())
-    }
-
-    fn insert(&self, mm: &mut Mm, frame: u32, _arrival: Arrival) {
-        mm.lru_add(frame, self.list_to_reclaim(mm, frame));
     }
 
     fn touch(&self, mm: &mut Mm, frame: u32) {

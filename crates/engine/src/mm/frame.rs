@@ -107,7 +107,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// No frames yet, and at most so many.
+    /// The frames of a machine on which none has a number yet, and `most` may get one.
     pub(crate) fn new(most: u64) -> Self {
         Frames { frames: Vec::new(), zones: Vec::new(), most, exhausted: false }
     }

@@ -5,7 +5,7 @@
 //! here, at no cost to the task.
 
 use super::frame::{flag, list};
-use super::policy::{Arrival, Kept, Policy};
+use super::policy::{Kept, Policy};
 use super::vmscan::ScanControl;
 use super::{Cx, Mm, Wait};
 
@@ -20,14 +20,6 @@ impl Policy for Lru {
 
     fn sees_every_access(&self) -> bool {
         true
-    }
-
-    fn state(&self, _pages: u64) -> Box<dyn Kept> {
-        Box::new(())
-    }
-
-    fn insert(&self, mm: &mut Mm, frame: u32, _arrival: Arrival) {
-        mm.lru_add(frame, self.list_to_reclaim(mm, frame));
     }
 
     #[inline]

@@ -249,8 +249,8 @@ impl Mm {
 
     /// `mmap` of anonymous memory.
     pub fn map_anon(&mut self, cx: &mut Cx, region: RegionId, pages: u32) -> Done {
-        self.generation.policy.reserve(self, cx, pages)?;
         self.unmap_if(cx, region)?;
+        self.generation.policy.reserve(self, cx, pages)?;
         cx.spend(self.costs.syscall);
         let object = self.create_object(pages, Backing::Anon);
         self.add_region(cx, region, object, pages, None)

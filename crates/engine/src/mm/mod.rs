@@ -334,8 +334,8 @@ pub struct Mm {
     pub(crate) flights: Flights,
     pub(crate) outbox: Vec<Io>,
     pub(crate) woken: Vec<WaitChannel>,
-    /// Whether pages that come in now are brought in by a fault whose accesses say that they are worth
-    /// keeping (`current->in_lru_fault`).
+    /// Whether a fault brings in the pages that come in now, on a mapping whose accesses count as use
+    /// (`current->in_lru_fault`).
     pub(crate) in_lru_fault: bool,
     /// Books on evicted pages, if somebody wants them.
     pub(crate) evictions: Option<Box<evictions::Evictions>>,

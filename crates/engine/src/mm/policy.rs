@@ -76,11 +76,16 @@ pub(crate) trait Policy: Debug + Sync {
         0
     }
 
-    /// What the policy remembers of an lruvec of so many pages, when the machine has booted.
-    fn state(&self, pages: u64) -> Box<dyn Kept>;
+    /// What the policy remembers of an lruvec, as it is after boot. `pages` is the size of the lruvec's
+    /// zones.
+    fn state(&self, _pages: u64) -> Box<dyn Kept> {
+        Box::new(())
+    }
 
     /// Puts a page on a list after it has come into memory.
-    fn insert(&self, mm: &mut Mm, frame: u32, arrival: Arrival);
+    fn insert(&self, mm: &mut Mm, frame: u32, _arrival: Arrival) {
+        mm.lru_add(frame, self.list_to_reclaim(mm, frame));
+    }
 
     /// Whether accesses through page tables are touches too. Otherwise they leave their bit in the entry.
     fn sees_every_access(&self) -> bool {
@@ -169,7 +174,7 @@ pub(crate) trait Policy: Debug + Sync {
         zone.passes(zone.wmark_pages(wmark), HIGHEST)
     }
 
-    /// Promises a process so many pages of anonymous memory, before it maps them.
+    /// Reserves `pages` pages of anonymous memory for a process that is about to map them.
     ///
     /// # Errors
     /// The wait after which it is to be asked again.
@@ -177,7 +182,7 @@ pub(crate) trait Policy: Debug + Sync {
         Ok(())
     }
 
-    /// Takes back what it promised, when the pages are unmapped.
+    /// Frees the reservation of pages that are unmapped.
     fn unreserve(&self, _mm: &mut Mm, _pages: u32) {}
 
     /// How long an allocation that found no page has to wait, instead of reclaiming itself.
@@ -392,9 +397,6 @@ mod tests {
         }
         fn state(&self, _pages: u64) -> Box<dyn Kept> {
             Box::new(Hands::default())
-        }
-        fn insert(&self, mm: &mut Mm, frame: u32, _arrival: Arrival) {
-            mm.lru_add(frame, self.list_to_reclaim(mm, frame));
         }
         fn touch(&self, mm: &mut Mm, frame: u32) {
             mm.frames[frame as usize].flags |= flag::OTHER;
