@@ -40,12 +40,22 @@ pub(crate) fn bounded_writer(cx: &Context<'_>) -> Remedy {
 /// What a group that is bounded may have beside what it holds, for what it reads and writes.
 const ROOM: Bytes = Bytes::mib(32);
 
+/// The bound of a group whose anonymous and shared memory is `holds`.
+fn bound(holds: Bytes) -> Bytes {
+    control_groups::rounded(holds.scale(1.0 / control_groups::COMFORTABLE) + ROOM)
+}
+
+/// The command that shows whether a payer loses less.
+fn blame(payer: &str) -> String {
+    format!("lotsfree blame {} --for 30s", word(payer))
+}
+
 /// Bounds the memory cgroup of a program that takes what others lose, so that its page cache displaces only
 /// itself. `holds` is the anonymous and shared memory of all that runs in the group; whether `payer` loses
 /// less shows whether it helped. `None` if the group is not known, or bounded as low already.
 pub fn bounded_taker(groups: &Cgroups, path: &str, taker: &str, payer: &str, holds: Bytes) -> Option<Remedy> {
     let group = groups.at(path)?;
-    let wanted = control_groups::rounded(holds.scale(1.0 / control_groups::COMFORTABLE) + ROOM);
+    let wanted = bound(holds);
     let (setting, now, risk) = match groups.version {
         CgroupVersion::V1 => (
             ("MemoryMax", "max"),
@@ -66,7 +76,7 @@ pub fn bounded_taker(groups: &Cgroups, path: &str, taker: &str, payer: &str, hol
     }
     let title = format!("Bound what {taker} takes: {wanted} for {path}, of which it holds {holds} now");
     let remedy = control_groups::set(title, groups.version, path, setting, Some(wanted), now).risk(risk);
-    Some(remedy.verify(format!("lotsfree blame {} --for 30s", word(payer))))
+    Some(remedy.verify(blame(payer)))
 }
 
 /// Starts a program that takes what others in its own group lose in a group of its own, beside that one, so
@@ -79,7 +89,7 @@ pub fn taker_apart(
     payer: &str,
     holds: Bytes,
 ) -> Option<Remedy> {
-    let wanted = control_groups::rounded(holds.scale(1.0 / control_groups::COMFORTABLE) + ROOM);
+    let wanted = bound(holds);
     let title = format!("Start {taker} in a control group of its own, outside of {path}, with {wanted}");
     let (unit, setting, risk) = match version {
         CgroupVersion::V1 => ("MemoryLimit", "max", "one of its processes is killed"),
@@ -107,8 +117,7 @@ pub fn taker_apart(
     let remedy = remedy.risk(format!(
         "It waits for its own reads and writes. Where it needs more than that for itself, {risk}."
     ));
-    let remedy = remedy.restart(taker);
-    Some(remedy.verify(format!("lotsfree blame {} --for 30s", word(payer))))
+    Some(remedy.restart(taker).verify(blame(payer)))
 }
 
 /// Makes the job keep its data out of the page cache by itself.

@@ -95,19 +95,20 @@ fn bound(blame: &Blame, programs: &Programs, groups: &Cgroups) -> Option<Remedy>
     if its.len() < 2 {
         return None;
     }
-    // The group behind a name only tells programs of one name apart.
-    let short = |name: &str| name.split(" (").next().unwrap_or_default().to_owned();
-    let is_shared = is_within(group(&payer.cost.actor), its);
-    let held = blame.takers.iter().filter(|other| match is_shared {
-        true => other.actor == taker,
-        false => group(&other.actor) == its,
-    });
-    let held = Bytes(held.map(|other| other.held_bytes).sum());
+    let holds = |is_counted: &dyn Fn(&str) -> bool| {
+        let counted = blame.takers.iter().filter(|other| is_counted(&other.actor));
+        Bytes(counted.map(|other| other.held_bytes).sum())
+    };
     let name = short(&payer.cost.actor);
-    match is_shared {
-        true => taker_apart(groups.version, its, &short(taker), &name, held),
-        false => bounded_taker(groups, its, taker, &name, held),
+    if is_within(group(&payer.cost.actor), its) {
+        return taker_apart(groups.version, its, short(taker), name, holds(&|other| other == taker));
     }
+    bounded_taker(groups, its, taker, name, holds(&|other| group(other) == its))
+}
+
+/// An actor's name without its group, which only tells programs of one name apart.
+fn short(actor: &str) -> &str {
+    actor.split(" (").next().unwrap_or_default()
 }
 
 /// Watches this host, or looks at what an ordinary user can see, and asks the doctor what helps.
