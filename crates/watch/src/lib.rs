@@ -24,10 +24,10 @@
 //! | refaults | `workingset_refault_*` of each group's `memory.stat`, of `/proc/vmstat` for the rest |
 //! | pages of files that were evicted before they were read | `cachestat` (6.5) |
 //!
-//! The kernel has no tracepoint for a refault. Those of a group are shared among its programs by how many of
-//! the pages that each read had been evicted, of those that the kernel was asked about ([`probes`]); without
-//! answers by the pages that each read into the page cache twice while we looked, as a page can only be added
-//! twice if it was evicted between.
+//! The kernel has no tracepoint for a refault. It counts those of a group, and we share them among the
+//! group's programs. [`probes`] asks the kernel about some pages before they are read: the more of a
+//! program's pages had been evicted, the more of the refaults are its own. Without answers the pages decide
+//! that a program read into the page cache twice while we looked: between the two, such a page was evicted.
 
 mod delays;
 mod duty;

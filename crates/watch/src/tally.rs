@@ -13,7 +13,7 @@ use crate::stack::{REASON, REASONS, Reason, Stacks};
 use crate::taskstats::Delay;
 use crate::tracepoints::{FRAMES, Kind, SETS, STRIDE, Set, Tracepoint};
 
-/// What is known of the pages that came into the page cache, of those that were looked at.
+/// How many of the pages that a process read into the page cache had been there before, as far as we know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CameBack {
     /// Pages that had been added before, and so were evicted in between.

@@ -593,7 +593,7 @@ fn refaults(own: Read, group: &[Read], all: u64) -> u64 {
     let sure: f64 = group.iter().filter_map(|read| read.evicted()).sum();
     let unsure = || group.iter().filter(|read| read.evicted().is_none());
     let again: u64 = unsure().map(|read| read.known.again).sum();
-    // How often a program's pages came back, of those that it read in this interval.
+    // The program's part of all pages that were read twice.
     let often =
         |read: &Read| if again >= ENOUGH_AGAIN { read.known.again as f64 / again as f64 } else { 1.0 };
     let weights: f64 = unsure().map(|read| read.added as f64 * often(read)).sum();
