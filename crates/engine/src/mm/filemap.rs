@@ -115,11 +115,17 @@ impl Read {
                 }
                 continue;
             };
+            let locked = mm.frames[frame as usize].has(flag::LOCKED);
             if mm.frames[frame as usize].has(flag::READAHEAD) {
-                mm.frames[frame as usize].flags &= !flag::READAHEAD;
+                // The reader holds the page, so that zone reclaim for the next window cannot free it.
+                let flags = &mut mm.frames[frame as usize].flags;
+                *flags = (*flags & !flag::READAHEAD) | flag::LOCKED;
                 mm.async_readahead(cx, number, ra, page);
+                if !locked {
+                    mm.frames[frame as usize].flags &= !flag::LOCKED;
+                }
             }
-            if mm.frames[frame as usize].has(flag::LOCKED) {
+            if locked {
                 return Err(mm.wait_locked(frame).into());
             }
             cx.spend(mm.costs.copy);
@@ -258,5 +264,48 @@ impl Mm {
     pub(crate) fn end_read(&mut self, frame: u32) {
         self.frames[frame as usize].flags &= !flag::LOCKED;
         self.reap_deleted(frame);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lotsfree_workload::Policy;
+
+    use super::super::Config;
+    use super::*;
+    use crate::{Generation, Tuning};
+
+    #[test]
+    fn a_page_that_is_read_is_not_freed_to_make_room_for_the_next_window() {
+        let tuning = Tuning { zone_reclaim_mode: Some(1), ..Tuning::default() };
+        let config =
+            Config { tuning, instant_reads: true, ..Config::new(Generation::linux_3_0(), vec![8192]) };
+        let mut mm = Mm::new(&config);
+        let (process, task) = (mm.create_process(Policy::Local), mm.create_task());
+        let mut cx = Cx::new(task, 0, process, 0);
+        let files: Vec<u32> = (0..4000).map(|_| mm.declare_file(64, true)).collect();
+        let mut states = vec![RaState::default(); files.len()];
+        let is_cached = |mm: &Mm, file: u32, page: u32| {
+            entry::frame(mm.entries[(mm.objects[file as usize].base + page) as usize]).is_some()
+        };
+        let (mut oldest, mut met) = (0, 0);
+        for newest in 0..files.len() {
+            // The first read of a file brings in a window; page 1 is marked to start the next.
+            let mut reads = vec![(newest, 0)];
+            while !is_cached(&mm, files[oldest], 1) && oldest < newest {
+                oldest += 1;
+            }
+            if oldest > 0 {
+                reads.push((oldest, 1));
+            }
+            for (which, page) in reads {
+                let was_cached = is_cached(&mm, files[which], page);
+                let mut read = Read::new(u64::from(page) * PAGE, 4096, How::Buffered);
+                while read.poll(&mut mm, &mut cx, files[which], &mut states[which]).is_err() {}
+                assert!(is_cached(&mm, files[which], page), "page {page} of file {which}");
+                met += u32::from(was_cached);
+            }
+        }
+        assert!(met > 100, "{met} reads met a marked page");
     }
 }

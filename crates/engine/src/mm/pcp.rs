@@ -57,7 +57,8 @@ impl Mm {
         zone.alloc_batch -= 1;
         self.events[PGALLOC[zone.index()]] += 1;
         let f = &mut self.frames[frame as usize];
-        f.flags = (index as u32) << flag::ZONE_SHIFT | flag::USED;
+        debug_assert_eq!(f.flags, (index as u32) << flag::ZONE_SHIFT, "nobody uses a free frame");
+        f.flags |= flag::USED;
         Some(frame)
     }
 
