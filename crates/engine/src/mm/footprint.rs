@@ -96,7 +96,7 @@ mod tests {
         let mut mm = Mm::new(&config(1 << 17));
         mm.frames = Frames::new(1 << 14);
         mm.zones.iter_mut().for_each(|zone| (zone.fresh, zone.unnumbered) = (0..0, zone.managed));
-        let taken = (0..1 << 17).find(|_| mm.take_free(1).is_none());
+        let taken = (0..1 << 17).find(|_| mm.zones[1].take_free(&mut mm.frames).is_none());
         assert_eq!((taken, mm.is_exhausted()), (Some(1 << 14), true));
     }
 }

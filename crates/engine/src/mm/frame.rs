@@ -127,6 +127,8 @@ impl Frames {
             if len > self.frames.capacity() {
                 self.frames.reserve_exact(len.max(self.frames.len() / 8 * 9) - self.frames.len());
             }
+            let flags = (zone as u32) << flag::ZONE_SHIFT;
+            self.frames.resize((first + count) as usize, Frame { flags, ..Frame::default() });
             self.frames.resize(len, Frame::default());
             self.zones.push(zone as u8);
         }

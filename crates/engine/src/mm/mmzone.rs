@@ -63,6 +63,8 @@ impl std::ops::IndexMut<NumaStat> for NumaStats {
 #[derive(Debug)]
 pub(crate) struct Zone {
     pub(crate) kind: ZoneKind,
+    /// Its place among the machine's zones.
+    pub(super) number: usize,
     pub(crate) node: usize,
     /// First page frame number on a PC.
     pub(crate) start_pfn: u64,
@@ -342,6 +344,7 @@ impl Mm {
         for part in plan(&config.nodes, config.reserved_pages.as_deref()) {
             zones.push(Zone {
                 kind: part.kind,
+                number: zones.len(),
                 node: part.node,
                 start_pfn: part.start_pfn,
                 present: part.present,
@@ -556,7 +559,7 @@ impl Mm {
                 let keep = self.zones[zone].watermark.high * 2;
                 let take = left.min(self.zones[zone].free.saturating_sub(keep));
                 for _ in 0..take {
-                    let Some(frame) = self.take_free(zone) else { break };
+                    let Some(frame) = self.zones[zone].take_free(&mut self.frames) else { break };
                     self.frames[frame as usize].flags |= flag::USED | flag::KERNEL;
                 }
                 self.zones[zone].stat[super::vmstat::Stat::SlabUnreclaimable as usize] += take;
@@ -572,7 +575,7 @@ impl Mm {
             for (cpu, &pages) in cpus.iter().enumerate().take(self.cpus) {
                 let keep = self.zones[zone].watermark.high;
                 let take = pages.min(self.zones[zone].free.saturating_sub(keep));
-                self.boot_pageset(zone, cpu, take);
+                self.zones[zone].boot_pageset(&mut self.frames, cpu, take);
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use lotsfree_workload::Policy;
 
-use super::frame::{flag, list};
+use super::frame::list;
 use super::mmzone::{NumaStat, RECLAIM_DISTANCE};
 use super::node_reclaim::NodeReclaim;
 use super::vmscan::DirectReclaim;
@@ -367,25 +367,6 @@ impl Mm {
             let wanted = self.nodes[ac.preferred].zonelist[0];
             self.zones[wanted].numa[NumaStat::Foreign] += 1;
         }
-    }
-
-    /// Takes a frame off the free list of a zone.
-    pub(crate) fn take_free(&mut self, index: usize) -> Option<u32> {
-        let zone = &mut self.zones[index];
-        let frame = if zone.free_head != 0 {
-            let frame = zone.free_head - 1;
-            zone.free_head = self.frames[frame as usize].at;
-            frame
-        } else {
-            if zone.fresh.is_empty() {
-                zone.fresh = self.frames.number(index, zone.unnumbered);
-                zone.unnumbered -= u64::from(zone.fresh.end - zone.fresh.start);
-            }
-            zone.fresh.next()?
-        };
-        zone.free -= 1;
-        self.frames[frame as usize].flags = (index as u32) << flag::ZONE_SHIFT;
-        Some(frame)
     }
 
     /// Whether a zone (a node from 4.8 on) may take more pages that will be dirty

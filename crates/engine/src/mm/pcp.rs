@@ -4,9 +4,11 @@
 //! memory relative to the zone's watermarks: 31 or 63 pages at a time, and more where a CPU only frees (5.14
 //! on) or only allocates (6.7 on, where the lists' length adapts as well).
 
+use lotsfree_formulas::pcp::PcpRules;
 use lotsfree_kernel_files::counters::vmstat;
 
-use super::frame::flag;
+use super::frame::{Frames, flag};
+use super::mmzone::Zone;
 use super::page_alloc::HIGHEST;
 use super::vmstat::PGALLOC;
 use super::{Cx, Mm};
@@ -41,23 +43,20 @@ impl PerCpuPages {
     }
 }
 
-impl Mm {
-    /// Allocates a page from the CPU's list of a zone, which is refilled from the free list
-    /// (`rmqueue_pcplist`).
-    pub(super) fn take_page(&mut self, cx: &Cx, index: usize) -> Option<u32> {
-        let cpu = self.list_of_cpu(cx.cpu);
-        if self.zones[index].pcp[cpu].pages.is_empty() {
-            self.refill(index, cpu);
+impl Zone {
+    /// Takes a page from a CPU's list, which is refilled from the free list (`rmqueue_pcplist`).
+    #[inline]
+    pub(super) fn take_page(&mut self, frames: &mut Frames, rules: &PcpRules, cpu: usize) -> Option<u32> {
+        if self.pcp[cpu].pages.is_empty() {
+            self.refill(frames, rules, cpu);
         }
-        let zone = &mut self.zones[index];
-        let pcp = &mut zone.pcp[cpu];
+        let pcp = &mut self.pcp[cpu];
         let frame = pcp.pages.pop()?;
         pcp.freed >>= 1;
         pcp.expire = EXPIRE;
-        zone.alloc_batch -= 1;
-        self.events[PGALLOC[zone.index()]] += 1;
-        let f = &mut self.frames[frame as usize];
-        debug_assert_eq!(f.flags, (index as u32) << flag::ZONE_SHIFT, "nobody uses a free frame");
+        self.alloc_batch -= 1;
+        let f = &mut frames[frame as usize];
+        debug_assert_eq!(f.flags & !flag::ZONE, 0, "nobody uses a free frame");
         f.flags |= flag::USED;
         Some(frame)
     }
@@ -66,40 +65,62 @@ impl Mm {
     /// the buddy allocator, which is split from its lowest page on. Fetched pages are therefore given out in
     /// the order of addresses.
     #[cold]
-    fn refill(&mut self, index: usize, cpu: usize) {
-        for _ in 0..self.nr_pcp_alloc(index, cpu) {
-            let Some(frame) = self.take_free(index) else { break };
-            self.zones[index].pcp[cpu].pages.push(frame);
+    fn refill(&mut self, frames: &mut Frames, rules: &PcpRules, cpu: usize) {
+        let count = self.nr_pcp_alloc(rules, cpu) as usize;
+        let mut pages = std::mem::take(&mut self.pcp[cpu].pages);
+        pages.extend(std::iter::from_fn(|| self.take_free(frames)).take(count));
+        pages.sort_unstable_by_key(|&frame| std::cmp::Reverse(frame));
+        self.pcp[cpu].pages = pages;
+    }
+
+    /// Takes a frame off the free list.
+    #[inline]
+    pub(super) fn take_free(&mut self, frames: &mut Frames) -> Option<u32> {
+        let frame = match self.free_head.checked_sub(1) {
+            Some(frame) => {
+                self.free_head = frames[frame as usize].at;
+                frame
+            }
+            None => self.take_fresh(frames)?,
+        };
+        self.free -= 1;
+        Some(frame)
+    }
+
+    /// Takes a frame that was never used.
+    fn take_fresh(&mut self, frames: &mut Frames) -> Option<u32> {
+        if self.fresh.is_empty() {
+            self.fresh = frames.number(self.number, self.unnumbered);
+            self.unnumbered -= u64::from(self.fresh.end - self.fresh.start);
         }
-        self.zones[index].pcp[cpu].pages.sort_unstable_by_key(|&frame| std::cmp::Reverse(frame));
+        self.fresh.next()
     }
 
     /// Adds pages that a CPU holds back from boot on.
-    pub(super) fn boot_pageset(&mut self, index: usize, cpu: usize, count: u64) {
+    pub(super) fn boot_pageset(&mut self, frames: &mut Frames, cpu: usize, count: u64) {
         for _ in 0..count {
-            let Some(frame) = self.take_free(index) else { break };
-            self.zones[index].pcp[cpu].unmovable.push(frame);
+            let Some(frame) = self.take_free(frames) else { break };
+            self.pcp[cpu].unmovable.push(frame);
         }
-        let pcp = &mut self.zones[index].pcp[cpu];
+        let pcp = &mut self.pcp[cpu];
         pcp.high = pcp.high.max(pcp.count());
         pcp.expire = EXPIRE;
     }
 
     /// The number of pages with which an empty list is refilled (`nr_pcp_alloc`).
-    fn nr_pcp_alloc(&mut self, index: usize, cpu: usize) -> u64 {
-        let zone = &mut self.zones[index];
-        let batch = zone.pcp_batch.max(1);
-        if !self.generation.pcp.adapts {
+    fn nr_pcp_alloc(&mut self, rules: &PcpRules, cpu: usize) -> u64 {
+        let batch = self.pcp_batch.max(1);
+        if !rules.adapts {
             return batch;
         }
-        let pcp = &mut zone.pcp[cpu];
-        pcp.high = pcp.high.clamp(zone.pcp_high, zone.pcp_high_max);
+        let pcp = &mut self.pcp[cpu];
+        pcp.high = pcp.high.clamp(self.pcp_high, self.pcp_high_max);
         if pcp.high < batch {
             return 1;
         }
         let wanted = batch << pcp.alloc_factor;
-        if zone.pcp_high < zone.pcp_high_max && !zone.below_high {
-            pcp.high = (pcp.high + wanted).min(zone.pcp_high_max);
+        if self.pcp_high < self.pcp_high_max && !self.below_high {
+            pcp.high = (pcp.high + wanted).min(self.pcp_high_max);
         }
         let most = pcp.high.saturating_sub(pcp.count() + batch).max(batch);
         if wanted <= most && pcp.alloc_factor < SCALE_MAX {
@@ -108,44 +129,36 @@ impl Mm {
         wanted.min(most)
     }
 
-    /// Frees a page to the CPU's list, which gives pages back when it is full (`free_unref_page_commit`).
-    pub(crate) fn free_page(&mut self, cpu: usize, frame: u32) {
-        let f = &mut self.frames[frame as usize];
-        debug_assert!(f.list() == 0 && f.has(flag::USED));
-        let index = f.zone();
-        f.flags &= flag::ZONE;
-        self.events[vmstat::pgfree] += 1;
-        let cpu = self.list_of_cpu(cpu);
-        let zone = &mut self.zones[index];
-        let pcp = &mut zone.pcp[cpu];
+    /// Adds a page to a CPU's list, which gives pages back when it is full (`free_unref_page_commit`).
+    /// `reclaim` says that kswapd is at work (`ZONE_RECLAIM_ACTIVE`).
+    #[inline]
+    fn free_page(&mut self, frames: &mut Frames, rules: &PcpRules, cpu: usize, frame: u32, reclaim: bool) {
+        let batch = self.pcp_batch.max(1);
+        let pcp = &mut self.pcp[cpu];
         pcp.pages.push(frame);
         pcp.expire = EXPIRE;
-        let batch = zone.pcp_batch.max(1);
-        if self.generation.pcp.adapts {
+        let high = if rules.adapts {
             pcp.alloc_factor >>= 1;
             pcp.freed += u64::from(pcp.freed < batch << SCALE_MAX);
-        }
-        let high = self.nr_pcp_high(index, cpu);
-        if self.zones[index].pcp[cpu].count() >= high.max(1) {
-            let count = self.nr_pcp_free(index, cpu, high);
-            self.give_back(index, cpu, count, true);
-            let zone = &mut self.zones[index];
-            if zone.below_high && zone.passes(zone.high_wmark_pages(), HIGHEST) {
-                zone.below_high = false;
+            self.nr_pcp_high(cpu, reclaim)
+        } else if reclaim {
+            self.pcp_high.min(4 * self.pcp_batch)
+        } else {
+            self.pcp_high
+        };
+        if self.pcp[cpu].count() >= high.max(1) {
+            let count = self.nr_pcp_free(rules, cpu, high);
+            self.give_back(frames, cpu, count, true);
+            if self.below_high && self.passes(self.high_wmark_pages(), HIGHEST) {
+                self.below_high = false;
             }
         }
     }
 
-    /// The length at which a list is full (`nr_pcp_high`).
-    fn nr_pcp_high(&mut self, index: usize, cpu: usize) -> u64 {
-        let zone = &mut self.zones[index];
-        // ZONE_RECLAIM_ACTIVE
-        let reclaim = self.generation.pcp.high_from_mark && self.nodes[zone.node].kswapd.is_active();
-        if !self.generation.pcp.adapts {
-            return if reclaim { zone.pcp_high.min(4 * zone.pcp_batch) } else { zone.pcp_high };
-        }
-        let (least, most, batch) = (zone.pcp_high, zone.pcp_high_max, zone.pcp_batch);
-        let pcp = &mut zone.pcp[cpu];
+    /// The length at which a list that adapts is full (`nr_pcp_high`).
+    fn nr_pcp_high(&mut self, cpu: usize, reclaim: bool) -> u64 {
+        let (least, most, batch) = (self.pcp_high, self.pcp_high_max, self.pcp_batch);
+        let pcp = &mut self.pcp[cpu];
         let high = pcp.high.clamp(least, most);
         let shorter = high.saturating_sub(pcp.freed.max(batch)).max(least);
         let count = pcp.count();
@@ -157,7 +170,7 @@ impl Mm {
         if least == most {
             return high;
         }
-        if zone.below_high {
+        if self.below_high {
             pcp.high = shorter;
             return count.max(least);
         }
@@ -168,18 +181,17 @@ impl Mm {
     }
 
     /// The number of pages that a full list gives back (`nr_pcp_free`).
-    fn nr_pcp_free(&mut self, index: usize, cpu: usize, high: u64) -> u64 {
-        let zone = &mut self.zones[index];
-        let batch = zone.pcp_batch.max(1);
-        let pcp = &mut zone.pcp[cpu];
-        if !self.generation.pcp.high_from_mark {
+    fn nr_pcp_free(&mut self, rules: &PcpRules, cpu: usize, high: u64) -> u64 {
+        let batch = self.pcp_batch.max(1);
+        let pcp = &mut self.pcp[cpu];
+        if !rules.high_from_mark {
             return batch;
         }
         if high < batch {
             return 1;
         }
         let most = (high - batch).max(batch);
-        if self.generation.pcp.adapts {
+        if rules.adapts {
             return pcp.freed.clamp(batch, most);
         }
         let wanted = batch << pcp.freed;
@@ -190,30 +202,84 @@ impl Mm {
     /// Gives the oldest pages back to the zone (`free_pcppages_bulk`): from the list that a page was freed to
     /// if there was one, otherwise from the first list.
     #[cold]
-    fn give_back(&mut self, index: usize, cpu: usize, count: u64, freed: bool) {
-        let zone = &mut self.zones[index];
-        let PerCpuPages { pages, unmovable, .. } = &mut zone.pcp[cpu];
+    fn give_back(&mut self, frames: &mut Frames, cpu: usize, count: u64, freed: bool) {
+        let PerCpuPages { pages, unmovable, .. } = &mut self.pcp[cpu];
         let mut left = count as usize;
         for list in if freed { [pages, unmovable] } else { [unmovable, pages] } {
             let part = left.min(list.len());
             for frame in list.drain(..part) {
-                self.frames[frame as usize].at = zone.free_head;
-                zone.free_head = frame + 1;
+                frames[frame as usize].at = self.free_head;
+                self.free_head = frame + 1;
             }
-            zone.free += part as u64;
+            self.free += part as u64;
             left -= part;
         }
-        zone.pages_scanned = 0;
-        zone.all_unreclaimable = false;
+        self.pages_scanned = 0;
+        self.all_unreclaimable = false;
+    }
+
+    /// Lets a list that grew become shorter (6.7 on).
+    fn decay_pcp_high(&mut self, frames: &mut Frames, cpu: usize) {
+        let (least, batch) = (self.pcp_high, self.pcp_batch.max(1));
+        let pcp = &mut self.pcp[cpu];
+        let count = pcp.count();
+        let floor = count.saturating_sub(batch << SCALE_MAX).max(least);
+        if pcp.high > least {
+            pcp.high = floor.max(pcp.high - pcp.high / 8);
+        }
+        let excess = count.saturating_sub(pcp.high.max(least));
+        if excess > 0 {
+            self.give_back(frames, cpu, excess, false);
+        }
+    }
+
+    /// Lets a list that was not used for a while give back a batch.
+    fn drain_zone_pages(&mut self, frames: &mut Frames, cpu: usize) {
+        let pcp = &mut self.pcp[cpu];
+        if pcp.expire == 0 || pcp.count() == 0 {
+            return;
+        }
+        pcp.expire -= 1;
+        if pcp.expire == 0 {
+            // Draining changes the zone's counters, which counts as use.
+            pcp.expire = EXPIRE;
+            self.give_back(frames, cpu, self.pcp_batch.max(1), false);
+        }
+    }
+}
+
+impl Mm {
+    /// Takes a page of a zone for a CPU.
+    #[inline(always)]
+    pub(super) fn take_page(&mut self, cx: &Cx, index: usize) -> Option<u32> {
+        let cpu = self.list_of_cpu(cx.cpu);
+        let zone = &mut self.zones[index];
+        let frame = zone.take_page(&mut self.frames, &self.generation.pcp, cpu)?;
+        self.events[PGALLOC[zone.index()]] += 1;
+        Some(frame)
+    }
+
+    /// Frees a page to the CPU's list.
+    #[inline]
+    pub(crate) fn free_page(&mut self, cpu: usize, frame: u32) {
+        let cpu = self.list_of_cpu(cpu);
+        self.events[vmstat::pgfree] += 1;
+        let f = &mut self.frames[frame as usize];
+        debug_assert!(f.list() == 0 && f.has(flag::USED));
+        let index = f.zone();
+        f.flags &= flag::ZONE;
+        let (zone, rules) = (&mut self.zones[index], &self.generation.pcp);
+        let reclaim = rules.high_from_mark && self.nodes[zone.node].kswapd.is_active();
+        zone.free_page(&mut self.frames, rules, cpu, frame, reclaim);
     }
 
     /// Gives all pages of all lists back (`drain_all_pages`).
     pub(crate) fn drain_all(&mut self) {
-        for index in 0..self.zones.len() {
+        for zone in &mut self.zones {
             for cpu in 0..self.cpus {
-                let count = self.zones[index].pcp[cpu].count();
+                let count = zone.pcp[cpu].count();
                 if count > 0 {
-                    self.give_back(index, cpu, count, false);
+                    zone.give_back(&mut self.frames, cpu, count, false);
                 }
             }
         }
@@ -225,41 +291,19 @@ impl Mm {
     pub(crate) fn refresh_cpu_vm_stats(&mut self) {
         for index in 0..self.zones.len() {
             for cpu in 0..self.cpus {
-                if self.generation.pcp.adapts {
-                    self.decay_pcp_high(index, cpu);
-                }
                 let local = self.node_of_cpu(cpu) == self.zones[index].node;
                 let zone = &mut self.zones[index];
-                let pcp = &mut zone.pcp[cpu];
-                if local || pcp.expire == 0 || pcp.count() == 0 {
-                    continue;
+                if self.generation.pcp.adapts {
+                    zone.decay_pcp_high(&mut self.frames, cpu);
                 }
-                pcp.expire -= 1;
-                if pcp.expire == 0 {
-                    // Draining changes the zone's counters, which counts as use.
-                    pcp.expire = EXPIRE;
-                    let batch = zone.pcp_batch.max(1);
-                    self.give_back(index, cpu, batch, false);
+                if !local {
+                    zone.drain_zone_pages(&mut self.frames, cpu);
                 }
             }
         }
     }
 
-    fn decay_pcp_high(&mut self, index: usize, cpu: usize) {
-        let zone = &mut self.zones[index];
-        let (least, batch) = (zone.pcp_high, zone.pcp_batch.max(1));
-        let pcp = &mut zone.pcp[cpu];
-        let count = pcp.count();
-        let floor = count.saturating_sub(batch << SCALE_MAX).max(least);
-        if pcp.high > least {
-            pcp.high = floor.max(pcp.high - pcp.high / 8);
-        }
-        let excess = count.saturating_sub(pcp.high.max(least));
-        if excess > 0 {
-            self.give_back(index, cpu, excess, false);
-        }
-    }
-
+    #[inline]
     fn list_of_cpu(&self, cpu: usize) -> usize {
         if cpu < self.cpus { cpu } else { cpu % self.cpus }
     }
@@ -346,8 +390,9 @@ mod tests {
         for kernel in ["linux-3.10", "linux-6.1", "linux-6.12"] {
             let mut mm = machine(kernel, &[1 << 17, 1 << 17]);
             let far = mm.zones.len() - 1;
-            mm.boot_pageset(far, 0, 100);
-            mm.boot_pageset(far, 1, 100);
+            for cpu in [0, 1] {
+                mm.zones[far].boot_pageset(&mut mm.frames, cpu, 100);
+            }
             let free = mm.zones[far].free;
             let batch = mm.zones[far].pcp_batch;
             let given_back: Vec<u64> = (0..9)
