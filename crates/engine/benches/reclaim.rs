@@ -4,6 +4,10 @@
 //! `cargo bench -p lotsfree-engine --bench reclaim [-- PART… [GENERATION]]`, where PART is one of `1m`,
 //! `10m`, `parallel`, `terabyte`; all of them if none is given. Rates are millions per second of CPU time, so
 //! that other load on the host matters less; every figure is the median of the repetitions.
+//!
+//! With `once` as PART the program counts for itself what `valgrind --tool=callgrind
+//! --toggle-collect='*Host*run*'` counts in instructions: accesses and misses of one run at 1 M pages and
+//! 10 %.
 
 #![allow(clippy::print_stdout)]
 
@@ -237,6 +241,15 @@ fn sizes(generation: Generation, pages: u32) {
     }
 }
 
+/// Runs a part of the trace once and prints what a count of instructions is divided by.
+fn once(generation: Generation) {
+    let pages = 1_000_000;
+    let trace = zipf(pages as usize, ACCESSES / 5);
+    let mut host = Host::new(generation, pages, u64::from(pages) / 10);
+    host.run(&trace);
+    println!("{} accesses, {} misses", trace.len(), host.cx.major);
+}
+
 /// Runs one case alone, then two at the same time, each on a thread of its own. Elapsed time counts here.
 fn parallel(generation: Generation) {
     let pages = 1_000_000;
@@ -298,6 +311,9 @@ fn main() {
     }
     if wants("10m") {
         sizes(generation, 10_000_000);
+    }
+    if parts.contains(&"once") {
+        once(generation);
     }
     if wants("parallel") {
         parallel(generation);
