@@ -7,6 +7,7 @@
 use lotsfree_workload::Policy;
 
 use super::frame::list;
+use super::memory::AddressSpace;
 use super::mmzone::{NumaStat, RECLAIM_DISTANCE};
 use super::node_reclaim::NodeReclaim;
 use super::vmscan::DirectReclaim;
@@ -45,25 +46,30 @@ pub(crate) struct AllocContext {
 
 /// The allocation of a page for a user (`__alloc_pages`), which may have to reclaim and to sleep.
 #[derive(Debug, Default)]
-pub(crate) struct Alloc {
-    /// Where the page may come from, once that is decided.
-    context: Option<AllocContext>,
-    /// The fast path has been tried.
-    is_slow: bool,
+pub(crate) struct Alloc(Option<Box<SlowPath>>);
+
+/// `__alloc_pages_slowpath`, for which the fast path has found no page.
+#[derive(Debug)]
+struct SlowPath {
+    ac: AllocContext,
     rounds_without_progress: u32,
     reclaim: Option<DirectReclaim>,
 }
 
 impl Alloc {
     /// Where the page may come from: what [`Mm::alloc_context`] said at first.
+    #[inline]
     pub(crate) fn context(
-        &mut self,
+        &self,
         mm: &mut Mm,
         cx: &Cx,
         offset: Option<u32>,
         write_cache: bool,
     ) -> AllocContext {
-        *self.context.get_or_insert_with(|| mm.alloc_context(cx, offset, write_cache))
+        match &self.0 {
+            Some(slow) => slow.ac,
+            None => mm.alloc_context(cx, offset, write_cache),
+        }
     }
 
     /// Allocates a page, or goes on to do so. The frame is marked as used and is on no list; the value is
@@ -71,45 +77,60 @@ impl Alloc {
     ///
     /// # Errors
     /// The wait after which it is to be polled again, or [`Stop::OutOfMemory`].
+    #[inline]
     pub(crate) fn poll(&mut self, mm: &mut Mm, cx: &mut Cx, ac: &AllocContext) -> Result<u32, Stop> {
-        if let Some(frame) = self.fast(mm, cx, ac) {
-            return Ok(frame);
+        match self.fast(mm, cx, ac) {
+            Some(frame) => Ok(frame),
+            None => self.slow(mm, cx),
         }
-        let frame = self.slow(mm, cx, ac)?;
-        *self = Alloc::default();
-        frame.ok_or(Stop::OutOfMemory)
     }
 
     /// The fast path, which is tried once.
+    #[inline]
     pub(crate) fn fast(&mut self, mm: &mut Mm, cx: &mut Cx, ac: &AllocContext) -> Option<u32> {
-        if self.is_slow {
+        if self.is_under_way() {
             return None;
         }
         cx.spend(mm.costs.alloc);
         let frame = mm.get_page(cx, ac, Watermark::Low);
-        self.is_slow = frame.is_none();
-        if frame.is_some() {
-            self.context = None;
+        if frame.is_none() {
+            self.0 = Some(Box::new(SlowPath { ac: *ac, rounds_without_progress: 0, reclaim: None }));
         }
         frame
     }
 
+    /// The slow path, after the fast one.
+    ///
+    /// # Errors
+    /// Those of [`poll`](Self::poll).
+    #[cold]
+    pub(crate) fn slow(&mut self, mm: &mut Mm, cx: &mut Cx) -> Result<u32, Stop> {
+        let frame = match &mut self.0 {
+            Some(slow) => slow.poll(mm, cx)?,
+            None => None,
+        };
+        self.forget();
+        frame.ok_or(Stop::OutOfMemory)
+    }
+
     /// Whether the page is yet to come.
+    #[inline]
     pub(crate) fn is_under_way(&self) -> bool {
-        self.is_slow
+        self.0.is_some()
     }
 
     /// Gives up: somebody else has brought the page.
+    #[inline]
     pub(crate) fn forget(&mut self) {
-        if self.context.is_some() {
-            *self = Alloc::default();
-        }
+        self.0 = None;
     }
+}
 
-    /// `__alloc_pages_slowpath`, without compaction between reclaim and the next try: every allocation is of
-    /// a single page.
-    #[cold]
-    fn slow(&mut self, mm: &mut Mm, cx: &mut Cx, ac: &AllocContext) -> Result<Option<u32>, Wait> {
+impl SlowPath {
+    /// Reclaims until there is a page, without compaction between reclaim and the next try: every allocation
+    /// is of a single page.
+    fn poll(&mut self, mm: &mut Mm, cx: &mut Cx) -> Result<Option<u32>, Wait> {
+        let ac = &self.ac;
         loop {
             // Reclaim that was interrupted is finished, whatever has become free in the meantime.
             if self.reclaim.is_none() {
@@ -132,7 +153,8 @@ impl Alloc {
                     return Ok(Some(frame));
                 }
             }
-            if !self.should_retry(mm, ac, freed) {
+            self.rounds_without_progress = if freed > 0 { 0 } else { self.rounds_without_progress + 1 };
+            if !mm.should_reclaim_retry(ac, freed, self.rounds_without_progress) {
                 // The last attempt, at the high mark (`__alloc_pages_may_oom`). If it fails,
                 // `machine/process.rs` kills a process.
                 return Ok(mm.get_page(cx, ac, Watermark::High));
@@ -148,34 +170,44 @@ impl Alloc {
             }
         }
     }
+}
 
-    /// `should_reclaim_retry`; before 4.7 one round without progress is enough to give up.
-    fn should_retry(&mut self, mm: &Mm, ac: &AllocContext, freed: u64) -> bool {
-        self.rounds_without_progress = if freed > 0 { 0 } else { self.rounds_without_progress + 1 };
-        if !mm.generation.reclaim_retries {
+impl Mm {
+    /// Whether an allocation goes on after a round of reclaim; before 4.7 one round without progress is enough
+    /// to give up.
+    fn should_reclaim_retry(&self, ac: &AllocContext, freed: u64, rounds_without_progress: u32) -> bool {
+        if !self.generation.reclaim_retries {
             return freed > 0;
         }
-        if self.rounds_without_progress > MAX_RECLAIM_RETRIES {
+        if rounds_without_progress > MAX_RECLAIM_RETRIES {
             return false;
         }
-        let swap = mm.swap.free() > 0;
-        mm.nodes[ac.preferred].zonelist.iter().any(|&zone| {
-            let zone = &mm.zones[zone];
+        let swap = self.swap.free() > 0;
+        self.nodes[ac.preferred].zonelist.iter().any(|&zone| {
+            let zone = &self.zones[zone];
             let anon = if swap { zone.lru[list::INACTIVE_ANON] + zone.lru[list::ACTIVE_ANON] } else { 0 };
             let available = zone.free + zone.lru[list::INACTIVE_FILE] + zone.lru[list::ACTIVE_FILE] + anon;
             ac.allowed >> zone.node & 1 == 1 && available > zone.min_wmark_pages() + zone.reserve[HIGHEST]
         })
     }
-}
 
-impl Mm {
     /// Where the policy of a process puts a page (`mm/mempolicy.c:policy_node`). `offset` is the page's place
     /// in a shared object, `None` for anonymous memory.
+    #[inline]
     pub(crate) fn alloc_context(&mut self, cx: &Cx, offset: Option<u32>, write_cache: bool) -> AllocContext {
         let local = self.node_of_cpu(cx.cpu);
-        let mut ac = AllocContext { preferred: local, allowed: u64::MAX, write_cache, interleaved: false };
-        let count = self.nodes.len();
-        let Some(process) = self.processes.get_mut(cx.process) else { return ac };
+        let ac = AllocContext { preferred: local, allowed: u64::MAX, write_cache, interleaved: false };
+        match self.processes.get(cx.process) {
+            None | Some(AddressSpace { policy: Policy::Local, .. }) => ac,
+            Some(_) => self.mempolicy_context(cx.process, offset, ac),
+        }
+    }
+
+    /// Where a policy other than the local one puts a page that is wanted on node `ac.preferred`.
+    fn mempolicy_context(&mut self, process: usize, offset: Option<u32>, ac: AllocContext) -> AllocContext {
+        let (count, local) = (self.nodes.len(), ac.preferred);
+        let mut ac = ac;
+        let process = &mut self.processes[process];
         match &process.policy {
             Policy::Local => {}
             Policy::Preferred(node) => ac.preferred = (*node as usize).min(count - 1),
@@ -227,8 +259,37 @@ impl Mm {
 
     /// `get_page_from_freelist`. The fast path is that which keeps the low watermark.
     fn get_page(&mut self, cx: &mut Cx, ac: &AllocContext, wmark: Watermark) -> Option<u32> {
-        let fair = wmark == Watermark::Low && self.generation.fair_zones;
-        if fair {
+        // Most pages come from the first zone at once.
+        let first = self.nodes[ac.preferred].zonelist[0];
+        if !self.is_fair(wmark)
+            && !self.spreads_dirty(ac, wmark)
+            && ac.allowed >> self.zones[first].node & 1 == 1
+            && self.is_open(first, wmark)
+        {
+            return self.take_from(cx, ac, first);
+        }
+        self.get_page_slow(cx, ac, wmark)
+    }
+
+    /// Whether only zones that have a share left are tried at first (3.12 to 4.7).
+    #[inline]
+    fn is_fair(&self, wmark: Watermark) -> bool {
+        self.generation.fair_zones && wmark == Watermark::Low
+    }
+
+    /// Whether nodes over their dirty limit are left to the slow path, which requires less free memory. On a
+    /// machine of one node, pages of files that are written go there whenever much is dirty.
+    ///
+    /// The kernel treats zones in the same way (3.3 to 4.7), but for them the model gives up the limit
+    /// instead (SPECIFICATION.md says why).
+    #[inline]
+    fn spreads_dirty(&self, ac: &AllocContext, wmark: Watermark) -> bool {
+        ac.write_cache && self.generation.dirty_spreading && wmark == Watermark::Low
+    }
+
+    #[cold]
+    fn get_page_slow(&mut self, cx: &mut Cx, ac: &AllocContext, wmark: Watermark) -> Option<u32> {
+        if self.is_fair(wmark) {
             let mut skipped = false;
             if let Some(frame) = self.walk_zonelist(cx, ac, wmark, Some(&mut skipped), true) {
                 return Some(frame);
@@ -261,11 +322,7 @@ impl Mm {
         mut fair: Option<&mut bool>,
         cached: bool,
     ) -> Option<u32> {
-        // The fast path leaves nodes over their dirty limit to the slow path, which requires less free
-        // memory. On a machine of one node, pages of files that are written go there whenever much is dirty.
-        // The kernel treats zones in the same way (3.3 to 4.7), but for them the model gives up the limit
-        // instead (SPECIFICATION.md says why).
-        let spread = wmark == Watermark::Low && ac.write_cache && self.generation.dirty_spreading;
+        let spread = self.spreads_dirty(ac, wmark);
         for pass in 0..2 {
             let mut skipped_dirty = false;
             for i in 0..self.nodes[ac.preferred].zonelist.len() {
@@ -287,20 +344,12 @@ impl Mm {
                     skipped_dirty = true;
                     continue;
                 }
-                let adapts = self.generation.pcp.adapts;
-                let zone = &mut self.zones[index];
-                if adapts && !zone.below_high {
-                    zone.below_high = !zone.passes(zone.high_wmark_pages(), HIGHEST);
-                }
-                if !self.generation.policy.may_allocate(self, index, wmark)
-                    && !self.makes_room(cx, ac, index, wmark, cached)
-                {
+                if !self.is_open(index, wmark) && !self.makes_room(cx, ac, index, wmark, cached) {
                     continue;
                 }
-                if let Some(frame) = self.take_page(cx, index) {
-                    cx.pages.allocated += 1;
-                    self.count_numa(cx, ac, index);
-                    return Some(frame);
+                let frame = self.take_from(cx, ac, index);
+                if frame.is_some() {
+                    return frame;
                 }
             }
             if !skipped_dirty || self.generation.lru_per_node {
@@ -308,6 +357,25 @@ impl Mm {
             }
         }
         None
+    }
+
+    /// Whether a zone has pages for an attempt that has to respect a watermark.
+    #[inline]
+    fn is_open(&mut self, index: usize, wmark: Watermark) -> bool {
+        if self.generation.pcp.adapts {
+            let zone = &mut self.zones[index];
+            zone.below_high |= !zone.passes(zone.high_wmark_pages(), HIGHEST);
+        }
+        self.generation.policy.may_allocate(self, index, wmark)
+    }
+
+    /// Takes a page of a zone, and counts it.
+    #[inline(always)]
+    fn take_from(&mut self, cx: &mut Cx, ac: &AllocContext, index: usize) -> Option<u32> {
+        let frame = self.take_page(cx, index)?;
+        cx.pages.allocated += 1;
+        self.count_numa(cx, ac, index);
+        Some(frame)
     }
 
     /// Runs zone reclaim on a zone that is below a mark, and returns whether the zone passes then.
@@ -355,6 +423,7 @@ impl Mm {
         !self.generation.zone_reclaim_near || distance <= RECLAIM_DISTANCE
     }
 
+    #[inline(always)]
     fn count_numa(&mut self, cx: &Cx, ac: &AllocContext, zone: usize) {
         let node = self.zones[zone].node;
         let local = self.node_of_cpu(cx.cpu);
