@@ -340,17 +340,17 @@ impl List {
         if self.len == 0 { NONE } else { self.places[self.before(self.end) as usize] }
     }
 
-    /// The frames from the tail to the head, with [`NONE`] where one has left.
+    /// The frames from the tail to the head in two parts, with [`NONE`] where one has left.
     #[inline]
-    pub(crate) fn places(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn places(&self) -> [&[u32]; 2] {
         let (tail, end) = (self.tail as usize, self.end as usize);
-        let (first, second) = if tail <= end { (tail..end, 0..0) } else { (tail..self.places.len(), 0..end) };
-        self.places[first].iter().chain(&self.places[second]).copied()
+        if tail <= end { [&self.places[tail..end], &[]] } else { [&self.places[tail..], &self.places[..end]] }
     }
 
     /// The frames from the tail to the head.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
-        self.places().filter(|&frame| frame != NONE)
+        let [first, second] = self.places();
+        first.iter().chain(second).copied().filter(|&frame| frame != NONE)
     }
 
     #[inline]
@@ -378,16 +378,14 @@ impl List {
         self.len += 1;
     }
 
+    /// Takes a frame off the list. It is usually the one at the tail.
     #[inline]
     pub(crate) fn remove(&mut self, frames: &mut [Frame], frame: u32) {
         let at = frames[frame as usize].at;
         self.places[at as usize] = NONE;
         self.len -= 1;
         if at == self.tail {
-            self.tail = self.after(at);
-            while self.tail != self.end && self.places[self.tail as usize] == NONE {
-                self.tail = self.after(self.tail);
-            }
+            self.leave_tail();
         } else if self.after(at) == self.end {
             self.end = at;
             while self.places[self.before(self.end) as usize] == NONE {
@@ -397,6 +395,37 @@ impl List {
         if self.places.len() as u64 > 2 * self.len + SPARE {
             self.resize(frames);
         }
+    }
+
+    /// Moves the tail, whose place has become empty, to the next frame.
+    #[inline]
+    fn leave_tail(&mut self) {
+        self.tail = self.after(self.tail);
+        while self.tail != self.end && self.places[self.tail as usize] == NONE {
+            self.tail = self.after(self.tail);
+        }
+    }
+
+    /// Takes the frames at the tail off, as many as there is room for in `taken`; returns their number.
+    pub(crate) fn take_tail(&mut self, taken: &mut [u32]) -> usize {
+        let count = taken.len().min(self.len as usize);
+        let (places, mut at) = (&mut self.places[..], self.tail as usize);
+        for to in &mut taken[..count] {
+            // There are frames left, so that there is a place that is not empty.
+            loop {
+                *to = std::mem::replace(&mut places[at], NONE);
+                at = if at + 1 == places.len() { 0 } else { at + 1 };
+                if *to != NONE {
+                    break;
+                }
+            }
+        }
+        while at != self.end as usize && places[at] == NONE {
+            at = if at + 1 == places.len() { 0 } else { at + 1 };
+        }
+        self.tail = at as u32;
+        self.len -= count as u64;
+        count
     }
 
     /// Gives the frames new places, with no empty ones between them and some in reserve.

@@ -62,6 +62,28 @@ pub(crate) struct Object {
     pub(crate) dirtied_at: u64,
 }
 
+impl Object {
+    /// Whether a mapping other than the first has the page.
+    fn is_mapped_elsewhere(&self, page: u32) -> bool {
+        self.mappings.iter().skip(1).any(|mapping| {
+            mapping.bits.get((page / 64) as usize).is_some_and(|bits| bits >> (page % 64) & 1 == 1)
+        })
+    }
+
+    /// Removes the page of a slot from all mappings but the first; `true` if one had it.
+    #[cold]
+    fn unmap_elsewhere(&mut self, slot: u32) -> bool {
+        let page = slot - self.base;
+        let mut mapped = false;
+        for mapping in self.mappings.iter_mut().skip(1) {
+            let word = &mut mapping.bits[(page / 64) as usize];
+            mapped |= *word >> (page % 64) & 1 == 1;
+            *word &= !(1 << (page % 64));
+        }
+        mapped
+    }
+}
+
 /// What a new object consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Backing {
@@ -226,10 +248,12 @@ impl Mm {
     }
 
     /// The object that a slot belongs to.
+    #[inline]
     pub(crate) fn object_of(&self, slot: u32) -> u32 {
         self.space.owner[(slot / RUN) as usize]
     }
 
+    #[inline]
     pub(crate) fn object_mut(&mut self, slot: u32) -> &mut Object {
         let number = self.object_of(slot);
         &mut self.objects[number as usize]
@@ -402,7 +426,7 @@ impl Mm {
                         if young {
                             self.generation.policy.touch(self, frame);
                         }
-                        if !self.mapped_elsewhere(number, page) {
+                        if !self.objects[number as usize].is_mapped_elsewhere(page) {
                             self.stat_sub(frame, Stat::Mapped);
                         }
                     }
@@ -439,17 +463,10 @@ impl Mm {
         let e = self.entries[slot as usize];
         if let Some(frame) = entry::frame(e)
             && e & entry::MAPPED == 0
-            && !self.mapped_elsewhere(number, page)
+            && !self.objects[number as usize].is_mapped_elsewhere(page)
         {
             self.stat_sub(frame, Stat::Mapped);
         }
-    }
-
-    /// Whether a mapping other than the first has the page.
-    pub(crate) fn mapped_elsewhere(&self, number: u32, page: u32) -> bool {
-        self.objects[number as usize].mappings.iter().skip(1).any(|mapping| {
-            mapping.bits.get((page / 64) as usize).is_some_and(|bits| bits >> (page % 64) & 1 == 1)
-        })
     }
 
     /// Clears the entry's mapped bit. Returns the accessed bit.
@@ -461,41 +478,37 @@ impl Mm {
     }
 
     /// Removes a page from all page tables (`try_to_unmap`). Accessed bits are lost.
+    #[inline(always)]
     pub(crate) fn unmap_page(&mut self, frame: u32) {
-        let f = self.frames[frame as usize];
-        let slot = f.slot;
-        let e = self.entries[slot as usize];
-        let mut mapped = e & entry::MAPPED != 0;
-        if mapped {
-            self.entries[slot as usize] = entry::RESIDENT | frame;
-        }
-        let number = self.object_of(slot);
-        let object = &mut self.objects[number as usize];
+        let f = &mut self.frames[frame as usize];
+        f.flags &= !flag::OTHER;
+        let (zone, slot, anon) = (f.zone(), f.slot, f.has(flag::ANON));
+        let e = &mut self.entries[slot as usize];
+        let mut mapped = *e & entry::MAPPED != 0;
+        *e = entry::RESIDENT | frame;
+        let object = self.object_mut(slot);
         if object.mappings.len() > 1 {
-            let page = slot - object.base;
-            for mapping in object.mappings.iter_mut().skip(1) {
-                let word = &mut mapping.bits[(page / 64) as usize];
-                mapped |= *word >> (page % 64) & 1 == 1;
-                *word &= !(1 << (page % 64));
-            }
+            mapped |= object.unmap_elsewhere(slot);
         }
-        self.frames[frame as usize].flags &= !flag::OTHER;
         if mapped {
-            self.stat_sub(frame, if f.has(flag::ANON) { Stat::AnonPages } else { Stat::Mapped });
+            let stat = if anon { Stat::AnonPages } else { Stat::Mapped };
+            self.zones[zone].stat[stat as usize] -= 1;
         }
     }
 
     /// Whether the page is in any page table.
     #[inline]
     pub(crate) fn is_mapped(&self, frame: u32) -> bool {
-        let slot = self.frames[frame as usize].slot;
-        self.entries[slot as usize] & entry::MAPPED != 0 || self.is_mapped_elsewhere(slot)
+        self.is_mapped_at(self.frames[frame as usize].slot)
     }
 
-    fn is_mapped_elsewhere(&self, slot: u32) -> bool {
-        let number = self.object_of(slot);
-        let object = &self.objects[number as usize];
-        object.mappings.len() > 1 && self.mapped_elsewhere(number, slot - object.base)
+    /// Whether the page of a slot is in any page table.
+    #[inline]
+    pub(crate) fn is_mapped_at(&self, slot: u32) -> bool {
+        self.entries[slot as usize] & entry::MAPPED != 0 || {
+            let object = &self.objects[self.object_of(slot) as usize];
+            object.mappings.len() > 1 && object.is_mapped_elsewhere(slot - object.base)
+        }
     }
 
     /// Frees all pages and slots of an object, and the object (`truncate_inode_pages`, or exit of its last
@@ -550,12 +563,15 @@ impl Mm {
     }
 
     /// Removes a page that is in no table any more from the statistics and its list, and frees the frame.
+    #[inline]
     pub(crate) fn forget_page(&mut self, cx: &mut Cx, frame: u32) {
-        if !self.frames[frame as usize].has(flag::ANON) {
-            self.stat_sub(frame, Stat::FilePages);
-        }
+        let f = self.frames[frame as usize];
         self.lru_remove(frame);
         cx.spend(self.costs.free);
+        let zone = &mut self.zones[f.zone()];
+        if !f.has(flag::ANON) {
+            zone.stat[Stat::FilePages as usize] -= 1;
+        }
         self.free_page(cx.cpu, frame);
     }
 
@@ -637,6 +653,7 @@ impl Mm {
     }
 
     /// `handle_mm_fault`
+    #[inline(always)]
     fn handle_fault(&mut self, cx: &mut Cx, fault: &mut Fault) -> Done {
         let Some(vma) = self.processes.get(cx.process).and_then(|process| process.vma(fault.region)) else {
             return Err(Stop::Bad);
@@ -644,7 +661,7 @@ impl Mm {
         if fault.page >= vma.pages {
             return Err(Stop::Bad);
         }
-        let (object, copies) = (vma.object, vma.copies);
+        let (object, copies, direct) = (vma.object, vma.copies, vma.base != NONE);
         // Somebody else may have mapped the page, or it was mapped before the dirty limit held the task back.
         if vma.base != NONE && entry::access(&mut self.entries[(vma.base + fault.page) as usize], fault.write)
         {
@@ -657,7 +674,7 @@ impl Mm {
             None => self.anon_fault(cx, fault, object),
         };
         self.in_lru_fault = false;
-        if done.is_ok() && self.generation.policy.sees_every_access() {
+        if !direct && done.is_ok() && self.generation.policy.sees_every_access() {
             self.touch_page(object, copies, fault.page);
         }
         done
@@ -857,26 +874,32 @@ impl Mm {
     /// fault counts as major even if the page was never written and no device is involved.
     fn filemap_fault_miss(&mut self, cx: &mut Cx, fault: &mut Fault, number: u32) -> Done {
         fault.begin(self, cx);
-        if fault.stage != Stage::Missed {
+        let misses = fault.stage != Stage::Missed;
+        if misses {
             fault.stage = Stage::Missed;
             fault.major = true;
             self.events[vmstat::pgmajfault] += 1;
-            self.mmap_miss(cx, fault.region);
         }
-        self.mmap_readahead(cx, &mut fault.alloc, fault.region, number, fault.page)
+        self.mmap_readahead(cx, &mut fault.alloc, fault.region, (number, fault.page), misses)
     }
 
     /// Maps the cached pages of the 64 KiB around a page that was just mapped (`do_fault_around`).
+    #[inline]
     fn fault_around(&mut self, number: u32, which: usize, page: u32) {
+        // Usually there is nothing to do because all pages are absent or in the page table already. This
+        // check takes no branch per page and reads no frame.
+        let around = self.entries.around(self.objects[number as usize].base + page);
+        if which > 0 || around.iter().fold(false, |any, &e| any | entry::is_unmapped(e)) {
+            self.map_around(number, which, page);
+        }
+    }
+
+    /// Maps the cached pages around one.
+    #[cold]
+    fn map_around(&mut self, number: u32, which: usize, page: u32) {
         let Object { base, pages, .. } = self.objects[number as usize];
         let first = page & !15;
         let last = (first + 16).min(pages);
-        // Usually there is nothing to do because all pages are absent or in the page table already. This
-        // check takes no branch per page and reads no frame.
-        let around = self.entries.around(base + first);
-        if which == 0 && !around.iter().fold(false, |any, &e| any | entry::is_unmapped(e)) {
-            return;
-        }
         for near in first..last {
             let e = self.entries[(base + near) as usize];
             if near == page || (which == 0 && e & entry::MAPPED != 0) {
@@ -891,18 +914,19 @@ impl Mm {
     }
 
     /// Enters a cached page into a page table, as accessed.
+    #[inline(always)]
     fn map_file_page(&mut self, number: u32, which: usize, page: u32, frame: u32) {
-        let slot = self.objects[number as usize].base + page;
-        let e = self.entries[slot as usize];
-        let first = e & entry::MAPPED == 0 && !self.mapped_elsewhere(number, page);
+        let object = &mut self.objects[number as usize];
+        let e = &mut self.entries[(object.base + page) as usize];
+        let several = object.mappings.len() > 1;
+        let first = *e & entry::MAPPED == 0 && !(several && object.is_mapped_elsewhere(page));
         if which == 0 {
-            if e & entry::MAPPED != 0 {
+            if *e & entry::MAPPED != 0 {
                 return;
             }
-            self.entries[slot as usize] = entry::MAPPED | entry::ACCESSED | frame;
+            *e = entry::MAPPED | entry::ACCESSED | frame;
         } else {
-            let word = &mut self.objects[number as usize].mappings[which].bits[(page / 64) as usize];
-            *word |= 1 << (page % 64);
+            object.mappings[which].bits[(page / 64) as usize] |= 1 << (page % 64);
             self.frames[frame as usize].flags |= flag::OTHER;
         }
         if first {

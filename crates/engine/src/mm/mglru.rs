@@ -26,7 +26,7 @@ use super::memory::Vma;
 use super::mmzone::{ANON, FILE};
 use super::page_alloc::HIGHEST;
 use super::policy::{self, Arrival, Kept, Policy, Shadow};
-use super::vmscan::{Fate, ReclaimStat, ScanControl};
+use super::vmscan::{Fate, ReclaimStat, ScanControl, Tally};
 use super::vmstat::{ACTIVATE, PGREFILL, REFAULT, RESTORE};
 use super::{Cx, DEF_PRIORITY, Device, MS, Mm, SWAP_CLUSTER_MAX, Wait, WaitReason};
 
@@ -862,6 +862,7 @@ impl Mm {
         let last_tier = tier.unwrap_or_else(|| generations.own_last_tier(kind));
         let from = generations.oldest_list(kind);
         let (mut scanned, mut isolated) = (0, 0);
+        let mut tally = Tally::new(&self.lruvecs[lruvec]);
         // Pages of the highest zone are evicted first.
         for place in self.lruvecs[lruvec].places(from).rev() {
             let mut skipped = 0;
@@ -872,18 +873,22 @@ impl Mm {
                 }
                 scanned += 1;
                 cx.spend(self.costs.scan);
+                let zone = self.frames[frame as usize].zone();
                 if self.sort_page(lruvec, frame, kind, last_tier, pass) {
-                    let zone = self.frames[frame as usize].zone();
                     self.events[PGREFILL[self.zones[zone].index()]] += 1;
                 } else if self.is_inhibited(scan, frame) {
                     skipped += 1;
                     self.lru_move(frame, from, false);
                 } else {
                     isolated += 1;
-                    self.evict_page(cx, scan, lruvec, frame, met);
+                    tally.scanned(zone);
+                    if self.evict_page(cx, scan, lruvec, frame, met) {
+                        tally.freed(zone);
+                    }
                 }
             }
         }
+        self.note_scanned(scan, kind, &tally);
         if kind == FILE {
             pass.file_taken += isolated;
         } else {
@@ -947,22 +952,21 @@ impl Mm {
     }
 
     /// Tries to evict one page at the tail of the oldest generation; a page that is rejected is put
-    /// elsewhere.
+    /// elsewhere. Returns whether it was freed.
     fn evict_page(
         &mut self,
         cx: &mut Cx,
-        scan: &mut ScanControl,
+        scan: &ScanControl,
         lruvec: usize,
         frame: u32,
         met: &mut ReclaimStat,
-    ) {
+    ) -> bool {
         let f = &mut self.frames[frame as usize];
         if !f.has(flag::REFERENCED) {
             f.flags &= !REFS_FLAGS;
         }
         f.flags &= !(flag::RECLAIM | flag::REFERENCED);
         let slot = f.slot;
-        let origin = self.note_scanned(scan, frame);
         met.taken += 1;
         if self.entries[slot as usize] & entry::MAPPED != 0
             && self.entries[slot as usize] & entry::ACCESSED != 0
@@ -973,16 +977,14 @@ impl Mm {
                 self.entries[slot as usize] &= !entry::ACCESSED;
             }
         }
-        match self.shrink_page(cx, scan, lruvec, frame, met) {
-            Fate::Freed => {
-                met.reclaimed += 1;
-                self.note_freed(scan, origin);
-            }
+        let fate = self.shrink_page(cx, scan, lruvec, frame, met);
+        match fate {
+            Fate::Freed => met.reclaimed += 1,
             Fate::Cull => {
                 self.events[vmstat::unevictable_pgs_culled] += 1;
                 self.lru_move(frame, list::UNEVICTABLE, false);
             }
-            fate => {
+            Fate::Keep | Fate::Activate => {
                 self.events[vmstat::pgactivate] += u64::from(fate == Fate::Activate);
                 let f = &mut self.frames[frame as usize];
                 let waits =
@@ -997,6 +999,7 @@ impl Mm {
                 self.lru_move(frame, to, false);
             }
         }
+        fate == Fate::Freed
     }
 
     /// After the reverse mapping has found an accessed bit, looks at the bits around it

@@ -8,7 +8,7 @@ use lotsfree_formulas::reserve::{ReserveZone, lowmem_reserve, totalreserve_pages
 use lotsfree_formulas::watermarks::{self, Watermarks, ZoneKind};
 use lotsfree_units::PageSize;
 
-use super::frame::{Frames, List, NONE, flag, list};
+use super::frame::{Frames, List, flag, list};
 use super::memory::SlotSpace;
 use super::page_alloc::Watermark;
 use super::page_writeback::Writeback;
@@ -16,7 +16,7 @@ use super::pcp::PerCpuPages;
 use super::policy::{Kept, Policy};
 use super::swap::Swap;
 use super::vmstat::{Events, STATS};
-use super::{Config, MOST_FRAMES, Mm, SWAP_CLUSTER_MAX};
+use super::{Config, MOST_FRAMES, Mm};
 use crate::generation::SECTION;
 use crate::tuning::Tuning;
 
@@ -66,6 +66,8 @@ pub(crate) struct Zone {
     /// Its place among the machine's zones.
     pub(super) number: usize,
     pub(crate) node: usize,
+    /// The lruvec that its pages are on.
+    pub(super) lruvec: usize,
     /// First page frame number on a PC.
     pub(crate) start_pfn: u64,
     pub(crate) present: u64,
@@ -122,6 +124,9 @@ pub(crate) struct Node {
     pub(crate) total_reserve: u64,
     pub(crate) distance: Vec<u32>,
 }
+
+/// The most zones of a node: DMA, DMA32, Normal, Movable.
+pub(crate) const MAX_NR_ZONES: usize = 4;
 
 /// Types of pages, in the order of lists and counters.
 pub(crate) const ANON: usize = 0;
@@ -346,6 +351,7 @@ impl Mm {
                 kind: part.kind,
                 number: zones.len(),
                 node: part.node,
+                lruvec: if generation.lru_per_node { part.node } else { zones.len() },
                 start_pfn: part.start_pfn,
                 present: part.present,
                 managed: part.managed,
@@ -580,8 +586,9 @@ impl Mm {
         }
     }
 
+    #[inline]
     pub(crate) fn lruvec_of(&self, zone: usize) -> usize {
-        if self.generation.lru_per_node { self.zones[zone].node } else { zone }
+        self.zones[zone].lruvec
     }
 
     pub(crate) fn lruvec_of_frame(&self, frame: u32) -> usize {
@@ -598,41 +605,49 @@ impl Mm {
         self.lruvecs[lruvec].zones.iter().map(|&zone| what(&self.zones[zone])).sum()
     }
 
-    /// Puts a frame on a list, at the head.
+    /// Puts a frame that is on no list on one, at the head.
     #[inline]
     pub(crate) fn lru_add(&mut self, frame: u32, to: usize) {
-        debug_assert_eq!(self.frames[frame as usize].list(), list::NONE);
-        self.lru_move(frame, to, false);
+        let f = &mut self.frames[frame as usize];
+        debug_assert_eq!((f.list(), f.flags & flag::PROMOTED), (list::NONE, 0));
+        f.flags |= to as u32;
+        let anon = f.has(flag::ANON);
+        let zone = &mut self.zones[f.zone()];
+        zone.lru_count(to, anon, true);
+        let lruvec = &mut self.lruvecs[zone.lruvec];
+        let place = lruvec.place(to, zone.number);
+        lruvec.lists[place].push_head(&mut self.frames, frame);
     }
 
     /// Takes a frame off its list.
     #[inline]
     pub(crate) fn lru_remove(&mut self, frame: u32) {
         let f = &mut self.frames[frame as usize];
-        let (zone, from, counted, anon) = (f.zone(), f.list(), f.counts_in(), f.has(flag::ANON));
+        let (from, counted, anon) = (f.list(), f.counts_in(), f.has(flag::ANON));
+        let zone = &mut self.zones[f.zone()];
         if from == list::NONE {
             return;
         }
         f.flags &= !(flag::LIST | flag::PROMOTED);
-        let lruvec = self.lruvec_of(zone);
-        let from = self.lruvecs[lruvec].place(from, zone);
-        self.lruvecs[lruvec].lists[from].remove(&mut self.frames, frame);
-        self.zones[zone].lru_count(counted, anon, false);
+        zone.lru_count(counted, anon, false);
+        let lruvec = &mut self.lruvecs[zone.lruvec];
+        let place = lruvec.place(from, zone.number);
+        lruvec.lists[place].remove(&mut self.frames, frame);
     }
 
     /// Moves a frame to the head or tail of a list, which may be its own.
     #[inline]
     pub(crate) fn lru_move(&mut self, frame: u32, to: usize, tail: bool) {
         let f = &mut self.frames[frame as usize];
-        let (zone, from, counted, anon) = (f.zone(), f.list(), f.counts_in(), f.has(flag::ANON));
+        let (from, counted, anon) = (f.list(), f.counts_in(), f.has(flag::ANON));
         f.flags = (f.flags & !(flag::LIST | flag::PROMOTED)) | to as u32;
-        let lruvec = self.lruvec_of(zone);
-        let lruvec = &mut self.lruvecs[lruvec];
+        let zone = &mut self.zones[f.zone()];
+        let lruvec = &mut self.lruvecs[zone.lruvec];
         if from != list::NONE {
-            let place = lruvec.place(from, zone);
+            let place = lruvec.place(from, zone.number);
             lruvec.lists[place].remove(&mut self.frames, frame);
         }
-        let place = lruvec.place(to, zone);
+        let place = lruvec.place(to, zone.number);
         if tail {
             lruvec.lists[place].push_tail(&mut self.frames, frame);
         } else {
@@ -641,7 +656,6 @@ impl Mm {
         if counted == to {
             return;
         }
-        let zone = &mut self.zones[zone];
         if counted != list::NONE {
             zone.lru_count(counted, anon, false);
         }
@@ -662,27 +676,6 @@ impl Mm {
             }
         }
         sizes
-    }
-
-    /// Loads the entries of the batch of frames at the tail of a list, and the frames of the next batch, so
-    /// that they are in the caches when they are looked at one by one. Here the waits for memory overlap;
-    /// there they would not.
-    pub(crate) fn look_ahead(&self, lruvec: usize, which: usize) {
-        let mut near = [NONE; 2 * SWAP_CLUSTER_MAX as usize];
-        for (to, frame) in near.iter_mut().zip(self.lruvecs[lruvec].lists[which].places()) {
-            *to = frame;
-        }
-        let (batch, next) = near.split_at(SWAP_CLUSTER_MAX as usize);
-        let mut seen = 0;
-        for (&frame, &later) in batch.iter().zip(next) {
-            if let Some(f) = self.frames.get(frame as usize) {
-                seen ^= self.entries[f.slot as usize];
-            }
-            if let Some(f) = self.frames.get(later as usize) {
-                seen ^= f.slot;
-            }
-        }
-        std::hint::black_box(seen);
     }
 }
 

@@ -432,6 +432,7 @@ impl Mm {
     }
 
     /// The node of a CPU.
+    #[inline]
     pub fn node_of_cpu(&self, cpu: usize) -> usize {
         match self.nodes.len() {
             1 => 0,

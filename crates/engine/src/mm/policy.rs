@@ -240,7 +240,7 @@ mod tests {
     use lotsfree_workload::{Advice, Policy as NodePolicy, RegionId};
 
     use super::super::frame::entry;
-    use super::super::vmscan::{Fate, ReclaimStat, Reclaimer};
+    use super::super::vmscan::{Fate, ReclaimStat, Reclaimer, Tally};
     use super::super::vmstat::PGSCAN;
     use super::super::{Config, Fault, Madvise, Stop, WaitChannel, WaitReason};
     use super::*;
@@ -432,11 +432,14 @@ mod tests {
                 }
                 let back = (front + frames - Self::HANDSPREAD) % frames;
                 if on_list(mm, back) {
-                    let origin = mm.note_scanned(&mut scan, back);
+                    let f = mm.frames[back as usize];
+                    let mut tally = Tally::new(&mm.lruvecs[0]);
+                    tally.scanned(f.zone());
                     let fate = mm.shrink_page(cx, &scan, 0, back, &mut ReclaimStat::default());
                     if fate == Fate::Freed {
-                        mm.note_freed(&scan, origin);
+                        tally.freed(f.zone());
                     }
+                    mm.note_scanned(&mut scan, usize::from(!f.has(flag::ANON)), &tally);
                 }
             }
             mm.freed_news(node);

@@ -144,24 +144,28 @@ impl Mm {
         let _ = self.read_pages(cx, number, ra.start, ra.size, ra.async_size, None);
     }
 
-    /// Handles a fault on a mapping that missed the cache: read-around (`do_sync_mmap_readahead`).
+    /// Handles a fault on a mapping that missed the cache: read-around (`do_sync_mmap_readahead`). `counts`
+    /// says that the miss has not been counted yet.
     pub(crate) fn mmap_readahead(
         &mut self,
         cx: &mut Cx,
         alloc: &mut Alloc,
         id: RegionId,
-        number: u32,
-        page: u32,
+        (number, page): (u32, u32),
+        counts: bool,
     ) -> Result<(), Stop> {
-        let Some(vma) = self.processes[cx.process].vma(id) else {
+        let Some(vma) = self.processes[cx.process].vma_mut(id) else {
             return Err(Stop::Bad);
         };
+        if counts {
+            vma.mmap_miss = (vma.mmap_miss + 1).min(10 * MMAP_LOTSAMISS);
+        }
         let advice = vma.advice;
-        let mut ra = vma.ra;
-        let too_many = vma.mmap_miss > MMAP_LOTSAMISS;
         if advice == Advice::Random {
             return self.read_page(cx, alloc, number, page);
         }
+        let mut ra = vma.ra;
+        let too_many = vma.mmap_miss > MMAP_LOTSAMISS;
         let max = self.ra_pages(Advice::Normal);
         let result = match advice {
             Advice::Sequential => {
@@ -182,13 +186,6 @@ impl Mm {
             vma.ra = ra;
         }
         result
-    }
-
-    /// Counts a fault that missed the cache (`do_sync_mmap_readahead`).
-    pub(crate) fn mmap_miss(&mut self, cx: &Cx, id: RegionId) {
-        if let Some(vma) = self.processes[cx.process].vma_mut(id) {
-            vma.mmap_miss = (vma.mmap_miss + 1).min(10 * MMAP_LOTSAMISS);
-        }
     }
 
     /// Counts a fault that met a cached page (`do_async_mmap_readahead`).
@@ -242,7 +239,6 @@ impl Mm {
         }
         if self.instant_reads {
             self.read_at_once(cx, 1);
-            self.reap_deleted(frame);
             return Ok(());
         }
         self.frames[frame as usize].flags |= flag::LOCKED;
@@ -329,7 +325,7 @@ impl Mm {
             return Ok(frame);
         }
         self.submit_run(cx, run);
-        alloc.poll(self, cx, &ac)
+        alloc.slow(self, cx)
     }
 
     fn submit_run(&mut self, cx: &mut Cx, run: &mut Run) {

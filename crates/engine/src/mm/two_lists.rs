@@ -9,10 +9,10 @@ use lotsfree_formulas::lists::{Refault, inactive_anon_is_low, inactive_file_is_l
 use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_units::{Bytes, PageSize};
 
-use super::frame::{Frame, NONE, flag, list};
+use super::frame::{Frame, flag, list};
 use super::mmzone::{ANON, FILE};
 use super::policy::{self, Arrival, Kept, Policy, Shadow};
-use super::vmscan::{Fate, ReclaimStat, Reclaimer, ScanControl};
+use super::vmscan::{Fate, ReclaimStat, Reclaimer, ScanControl, Tally};
 use super::vmstat::{ACTIVATE, PGREFILL, REFAULT, RESTORE};
 use super::{Cx, DEF_PRIORITY, Device, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, WaitChannel, WaitReason};
 use crate::generation::{AnonOnly, Balance, FileOnly};
@@ -460,30 +460,29 @@ impl Mm {
         let anon = which == list::ACTIVE_ANON;
         let to = list::classic(anon, false);
         let (mut taken, mut referenced) = (0, 0);
-        self.look_ahead(lruvec, which);
-        for _ in 0..batch {
-            let frame = self.lruvecs[lruvec].lists[which].oldest();
-            if frame == NONE {
-                break;
-            }
-            let zone = &self.zones[self.frames[frame as usize].zone()];
-            self.events[PGREFILL[zone.index()]] += 1;
+        let mut batch = self.isolate_lru_pages(lruvec, which, batch);
+        for at in 0..batch.len() {
+            let frame = batch.frame(at);
+            let zone = self.frames[frame as usize].zone();
+            self.events[PGREFILL[self.zones[zone].index()]] += 1;
             if !scan.may_unmap && self.generation.isolate_unmapped && self.is_mapped(frame) {
                 cx.spend(self.costs.skip);
-                self.lru_move(frame, which, false);
+                batch.keep(frame);
                 continue;
             }
             cx.spend(self.costs.scan);
             taken += 1;
+            self.zones[zone].lru[which] -= 1;
             if self.test_clear_young(cx, frame) > 0 {
                 referenced += 1;
             }
             if self.generation.rules.lists.refault != Refault::None {
                 self.frames[frame as usize].flags |= flag::WORKINGSET;
             }
-            self.lru_move(frame, to, false);
-            self.events[vmstat::pgdeactivate] += 1;
+            self.lru_add(frame, to);
         }
+        self.lru_add_all(lruvec, which, batch.kept());
+        self.events[vmstat::pgdeactivate] += taken;
         let kind = usize::from(!anon);
         let l: &mut State = self.lruvecs[lruvec].state_mut();
         l.recent_scanned[kind] += taken;
@@ -528,41 +527,45 @@ impl Mm {
     ) -> (u64, Option<Wait>) {
         let anon = which == list::INACTIVE_ANON;
         let mut met = ReclaimStat { anon, ..ReclaimStat::default() };
-        let batch = batch.min(self.lruvecs[lruvec].lists[which].len);
-        self.look_ahead(lruvec, which);
-        for _ in 0..batch {
-            let frame = self.lruvecs[lruvec].lists[which].oldest();
+        let mut tally = Tally::new(&self.lruvecs[lruvec]);
+        let mut batch = self.isolate_lru_pages(lruvec, which, batch);
+        for at in 0..batch.len() {
+            let frame = batch.frame(at);
             let zone = self.frames[frame as usize].zone();
-            self.zones[zone].pages_scanned += 1;
-            let origin = self.note_scanned(scan, frame);
+            if !self.generation.lru_per_node {
+                self.zones[zone].pages_scanned += 1;
+            }
+            tally.scanned(zone);
             if !scan.may_unmap && self.generation.isolate_unmapped && self.is_mapped(frame) {
                 cx.spend(self.costs.skip);
-                self.lru_move(frame, which, false);
+                batch.keep(frame);
                 continue;
             }
             cx.spend(self.costs.scan);
             met.taken += 1;
-            let fate = self.shrink_page(cx, scan, lruvec, frame, &mut met);
-            match fate {
+            match self.shrink_page(cx, scan, lruvec, frame, &mut met) {
                 Fate::Freed => {
                     met.reclaimed += 1;
-                    self.note_freed(scan, origin);
+                    tally.freed(zone);
                 }
-                Fate::Keep => self.lru_move(frame, which, false),
+                Fate::Keep => batch.keep(frame),
                 Fate::Activate => {
                     met.activated += 1;
-                    self.events[vmstat::pgactivate] += 1;
-                    self.lru_move(frame, list::classic(anon, true), false);
+                    tally.moved(zone);
+                    self.lru_add(frame, list::classic(anon, true));
                     if self.generation.anon_refault {
                         self.workingset_activation(frame);
                     }
                 }
                 Fate::Cull => {
                     self.events[vmstat::unevictable_pgs_culled] += 1;
-                    self.lru_move(frame, list::UNEVICTABLE, false);
+                    tally.moved(zone);
+                    self.lru_add(frame, list::UNEVICTABLE);
                 }
             }
         }
+        self.events[vmstat::pgactivate] += met.activated;
+        self.putback_lru_pages(scan, (lruvec, which), &batch, &tally);
         met.queued = self.flush_pageout(cx, scan.writer());
         let kind = usize::from(!anon);
         let l: &mut State = self.lruvecs[lruvec].state_mut();

@@ -24,8 +24,8 @@
 use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_scenario::Filesystem;
 
-use super::frame::{entry, flag, list};
-use super::mmzone::{ANON, FILE};
+use super::frame::{NONE, entry, flag, list};
+use super::mmzone::{Lruvec, MAX_NR_ZONES};
 use super::page_alloc::{AllocContext, HIGHEST};
 use super::policy::Kept;
 use super::vmstat::{
@@ -165,11 +165,77 @@ pub(crate) struct ReclaimStat {
     pub(super) spared: u64,
 }
 
-/// Where a page counts: its kind of zone, and its type.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Origin {
-    zone: usize,
-    kind: usize,
+/// Pages of one type in a batch, by zone.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    /// The lruvec's first zone.
+    first: usize,
+    zones: [ZoneTally; MAX_NR_ZONES],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct ZoneTally {
+    scanned: u64,
+    freed: u64,
+    /// Pages that went to another list.
+    moved: u64,
+}
+
+impl Tally {
+    /// Nothing yet of this lruvec.
+    pub(super) fn new(lruvec: &Lruvec) -> Self {
+        Tally { first: lruvec.zones[0], zones: [ZoneTally::default(); MAX_NR_ZONES] }
+    }
+    #[inline]
+    fn of(&mut self, zone: usize) -> &mut ZoneTally {
+        &mut self.zones[(zone - self.first) % MAX_NR_ZONES]
+    }
+    /// Counts a page that reclaim takes off a list to decide its fate.
+    #[inline]
+    pub(super) fn scanned(&mut self, zone: usize) {
+        self.of(zone).scanned += 1;
+    }
+    /// Counts a page that was freed.
+    #[inline]
+    pub(super) fn freed(&mut self, zone: usize) {
+        self.of(zone).freed += 1;
+    }
+    /// Counts a page that went to another list.
+    #[inline]
+    pub(super) fn moved(&mut self, zone: usize) {
+        self.of(zone).moved += 1;
+    }
+}
+
+/// A batch of pages that reclaim has taken off the tail of a list. They are on no list, but still in the
+/// counts of their own.
+#[derive(Debug)]
+pub(crate) struct Isolated {
+    frames: [u32; SWAP_CLUSTER_MAX as usize],
+    len: usize,
+    /// Pages that go back to the list are at the beginning of `frames`.
+    kept: usize,
+}
+
+impl Isolated {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+    /// The page at a place, the oldest first.
+    #[inline]
+    pub(super) fn frame(&self, at: usize) -> u32 {
+        self.frames[at]
+    }
+    /// The pages that were kept.
+    pub(super) fn kept(&self) -> &[u32] {
+        &self.frames[..self.kept]
+    }
+    /// Keeps a page that has been looked at for [`Mm::putback_lru_pages`].
+    #[inline]
+    pub(super) fn keep(&mut self, frame: u32) {
+        self.frames[self.kept] = frame;
+        self.kept += 1;
+    }
 }
 
 /// The fate of a page at the tail of an inactive list.
@@ -397,23 +463,75 @@ impl Mm {
         self.lruvec_sum(lruvec, |zone| zone.pages_scanned) >= reclaimable * 6
     }
 
-    /// Counts a page that reclaim takes off a list to decide its fate. Returns where it counts if it is
-    /// freed.
-    pub(super) fn note_scanned(&mut self, scan: &mut ScanControl, frame: u32) -> Origin {
-        let f = &self.frames[frame as usize];
-        let (zone, kind) = (self.zones[f.zone()].index(), if f.has(flag::ANON) { ANON } else { FILE });
-        let by = if scan.is_kswapd() { PGSCAN_KSWAPD } else { PGSCAN_DIRECT };
-        self.events[by[zone]] += 1;
-        self.events[PGSCAN[kind]] += 1;
-        scan.scanned += 1;
-        Origin { zone, kind }
+    /// Takes a batch of pages off the tail of a list that all zones of the lruvec share
+    /// (`isolate_lru_pages`).
+    ///
+    /// It loads the entries of these pages, and the frames of the next batch, so that they are in the caches
+    /// when they are looked at one by one. Here the waits for memory overlap; there they would not.
+    pub(super) fn isolate_lru_pages(&mut self, lruvec: usize, which: usize, count: u64) -> Isolated {
+        debug_assert!(which < list::FIRST_GENERATION);
+        let mut frames = [NONE; SWAP_CLUSTER_MAX as usize];
+        let count = count.min(SWAP_CLUSTER_MAX) as usize;
+        let list = &mut self.lruvecs[lruvec].lists[which];
+        let len = list.take_tail(&mut frames[..count]);
+        let entries: &[u32] = &self.entries;
+        let mut seen = 0;
+        for &frame in &frames[..len] {
+            let f = &mut self.frames[frame as usize];
+            f.flags &= !flag::LIST;
+            seen ^= entries[f.slot as usize];
+        }
+        let mut left = SWAP_CLUSTER_MAX as usize;
+        for part in list.places() {
+            let near = &part[..part.len().min(left)];
+            left -= near.len();
+            for &frame in near {
+                if let Some(f) = self.frames.get(frame as usize) {
+                    seen ^= f.slot;
+                }
+            }
+        }
+        std::hint::black_box(seen);
+        Isolated { frames, len, kept: 0 }
     }
 
-    /// Counts a page that was freed.
-    pub(super) fn note_freed(&mut self, scan: &ScanControl, Origin { zone, kind }: Origin) {
-        let by = if scan.is_kswapd() { PGSTEAL_KSWAPD } else { PGSTEAL_DIRECT };
-        self.events[by[zone]] += 1;
-        self.events[PGSTEAL[kind]] += 1;
+    /// Puts the pages of a batch that were kept to the head of their list (`move_pages_to_lru`), takes the
+    /// others out of its count, and counts what was scanned and freed.
+    pub(super) fn putback_lru_pages(
+        &mut self,
+        scan: &mut ScanControl,
+        (lruvec, which): (usize, usize),
+        batch: &Isolated,
+        tally: &Tally,
+    ) {
+        self.lru_add_all(lruvec, which, batch.kept());
+        for (zone, tally) in self.zones[tally.first..].iter_mut().zip(&tally.zones) {
+            zone.lru[which] -= tally.freed + tally.moved;
+        }
+        let kind = usize::from(which == list::INACTIVE_FILE || which == list::ACTIVE_FILE);
+        self.note_scanned(scan, kind, tally);
+    }
+
+    /// Puts pages that are on no list to the head of one that all zones share, without counting them there.
+    pub(super) fn lru_add_all(&mut self, lruvec: usize, which: usize, frames: &[u32]) {
+        let list = &mut self.lruvecs[lruvec].lists[which];
+        for &frame in frames {
+            self.frames[frame as usize].flags |= which as u32;
+            list.push_head(&mut self.frames, frame);
+        }
+    }
+
+    /// Counts the pages of one type that a batch has scanned and freed.
+    pub(super) fn note_scanned(&mut self, scan: &mut ScanControl, kind: usize, tally: &Tally) {
+        let (scans, steals) =
+            if scan.is_kswapd() { (PGSCAN_KSWAPD, PGSTEAL_KSWAPD) } else { (PGSCAN_DIRECT, PGSTEAL_DIRECT) };
+        for (zone, tally) in self.zones[tally.first..].iter().zip(&tally.zones) {
+            self.events[scans[zone.index()]] += tally.scanned;
+            self.events[steals[zone.index()]] += tally.freed;
+            self.events[PGSCAN[kind]] += tally.scanned;
+            self.events[PGSTEAL[kind]] += tally.freed;
+            scan.scanned += tally.scanned;
+        }
     }
 
     /// Shrinks an lruvec whose policy has one list of each type, until enough is freed or the lists have been
@@ -433,21 +551,24 @@ impl Mm {
             }
             let mut left = self.lruvecs[lruvec].len(which).div_ceil(1 << scan.priority);
             let mut met = ReclaimStat { anon, ..ReclaimStat::default() };
+            let mut tally = Tally::new(&self.lruvecs[lruvec]);
             while left > 0 && scan.reclaimed < scan.to_reclaim {
                 left -= 1;
                 let frame = self.lruvecs[lruvec].lists[which].oldest();
+                let zone = self.frames[frame as usize].zone();
                 prepare(self, cx, frame);
-                let origin = self.note_scanned(scan, frame);
+                tally.scanned(zone);
                 cx.spend(self.costs.scan);
                 match self.shrink_page(cx, scan, lruvec, frame, &mut met) {
                     Fate::Freed => {
                         scan.reclaimed += 1;
-                        self.note_freed(scan, origin);
+                        tally.freed(zone);
                     }
                     Fate::Keep | Fate::Activate => self.lru_move(frame, which, false),
                     Fate::Cull => self.lru_move(frame, list::UNEVICTABLE, false),
                 }
             }
+            self.note_scanned(scan, usize::from(!anon), &tally);
             self.flush_pageout(cx, scan.writer());
         }
         self.freed_news(self.lruvecs[lruvec].node);
@@ -455,6 +576,7 @@ impl Mm {
 
     /// Clears the accessed bits of a page, and returns how many page tables had accessed it
     /// (`page_referenced`).
+    #[inline]
     pub(crate) fn test_clear_young(&mut self, cx: &mut Cx, frame: u32) -> u32 {
         let f = &mut self.frames[frame as usize];
         let e = &mut self.entries[f.slot as usize];
@@ -464,7 +586,7 @@ impl Mm {
             *e &= !entry::ACCESSED;
             cx.spent += self.costs.rmap;
         }
-        if f.flags & flag::OTHER != 0 {
+        if f.has(flag::OTHER) {
             f.flags &= !flag::OTHER;
             young += 1;
         }
@@ -472,6 +594,7 @@ impl Mm {
     }
 
     /// Decides the fate of one page (`mm/vmscan.c:shrink_page_list`).
+    #[inline]
     pub(crate) fn shrink_page(
         &mut self,
         cx: &mut Cx,
@@ -481,38 +604,19 @@ impl Mm {
         met: &mut ReclaimStat,
     ) -> Fate {
         let f = self.frames[frame as usize];
-        let anon = f.has(flag::ANON);
-        if f.has(flag::LOCKED) {
-            return Fate::Keep;
+        if f.has(flag::LOCKED | flag::MLOCKED) {
+            return if f.has(flag::LOCKED) { Fate::Keep } else { Fate::Cull };
         }
-        if f.has(flag::MLOCKED) {
-            return Fate::Cull;
-        }
-        let mapped = self.is_mapped(frame);
+        let mapped = self.is_mapped_at(f.slot);
         if mapped && !scan.may_unmap {
             return Fate::Keep;
         }
-        let writeback = f.has(flag::WRITEBACK);
-        let dirty = f.has(flag::DIRTY) && (!anon || f.has(flag::SWAPCACHE));
-        // Anonymous pages do not count, because no flusher writes them (`page_check_dirty_writeback`, 3.11).
-        if (dirty || writeback) && !anon && self.generation.reclaim_flags {
-            met.dirty += 1;
-            met.unqueued_dirty += u64::from(!writeback);
-            met.congested += u64::from(self.is_congested() || (writeback && f.has(flag::RECLAIM)));
+        if f.has(flag::DIRTY | flag::WRITEBACK)
+            && let Some(fate) = self.check_dirty_writeback(scan, lruvec, frame, met)
+        {
+            return fate;
         }
-        if writeback {
-            if self.generation.reclaim_flags
-                && scan.is_kswapd()
-                && f.has(flag::RECLAIM)
-                && self.lruvecs[lruvec].flags.writeback
-            {
-                met.immediate += 1;
-            } else {
-                self.frames[frame as usize].flags |= flag::RECLAIM;
-                met.writeback += 1;
-            }
-            return if self.generation.dirty_activates { Fate::Activate } else { Fate::Keep };
-        }
+        let anon = f.has(flag::ANON);
         let references = self.check_references(cx, frame, anon);
         match references {
             References::Activate => return Fate::Activate,
@@ -527,37 +631,86 @@ impl Mm {
             self.unmap_page(frame);
         }
         if self.frames[frame as usize].has(flag::DIRTY) {
-            // Through 3.10, a page counts here if only its being dirty keeps it from being freed.
-            met.dirty += u64::from(!self.generation.reclaim_flags);
-            if !anon && !self.may_write_file(scan, lruvec, frame) {
-                self.stat_add(frame, Stat::VmscanImmediate);
-                self.frames[frame as usize].flags |= flag::RECLAIM;
-                return if self.generation.dirty_activates { Fate::Activate } else { Fate::Keep };
-            }
-            if references == References::ReclaimClean || !scan.may_writepage {
-                return Fate::Keep;
-            }
-            // Swap never counts as congested, because its address space has no device of its own.
-            let pushes = anon || matches!(scan.who, Reclaimer::Kswapd | Reclaimer::Zone);
-            if self.generation.spares_congested && !pushes && self.is_congested() {
-                met.spared += 1;
-                return Fate::Keep;
-            }
-            match if anon { WritePage::Writes } else { self.writepage(scan, frame) } {
-                WritePage::Writes => {
-                    self.pageout(frame);
-                    met.pageout += 1;
-                }
-                WritePage::Redirties => self.stat_add(frame, Stat::VmscanWrite),
-                WritePage::IsMissing => return Fate::Activate,
-            }
-            return Fate::Keep;
+            return self.shrink_dirty(scan, lruvec, frame, references, met);
         }
         self.evict(cx, frame);
         Fate::Freed
     }
 
+    /// Counts a page that is dirty or under writeback (`page_check_dirty_writeback`), and decides the fate of
+    /// one that is being written.
+    fn check_dirty_writeback(
+        &mut self,
+        scan: &ScanControl,
+        lruvec: usize,
+        frame: u32,
+        met: &mut ReclaimStat,
+    ) -> Option<Fate> {
+        let f = &mut self.frames[frame as usize];
+        let (anon, writeback) = (f.has(flag::ANON), f.has(flag::WRITEBACK));
+        // Anonymous pages do not count, because no flusher writes them (3.11).
+        if !anon && self.generation.reclaim_flags {
+            met.dirty += 1;
+            met.unqueued_dirty += u64::from(!writeback);
+            let reclaim = f.has(flag::RECLAIM);
+            met.congested += u64::from(self.is_congested() || (writeback && reclaim));
+        }
+        if !writeback {
+            return None;
+        }
+        let f = &mut self.frames[frame as usize];
+        if self.generation.reclaim_flags
+            && scan.is_kswapd()
+            && f.has(flag::RECLAIM)
+            && self.lruvecs[lruvec].flags.writeback
+        {
+            met.immediate += 1;
+        } else {
+            f.flags |= flag::RECLAIM;
+            met.writeback += 1;
+        }
+        Some(if self.generation.dirty_activates { Fate::Activate } else { Fate::Keep })
+    }
+
+    /// Has a dirty page written if this reclaimer may do that, and decides its fate.
+    fn shrink_dirty(
+        &mut self,
+        scan: &ScanControl,
+        lruvec: usize,
+        frame: u32,
+        references: References,
+        met: &mut ReclaimStat,
+    ) -> Fate {
+        let anon = self.frames[frame as usize].has(flag::ANON);
+        // Through 3.10, a page counts here if only its being dirty keeps it from being freed.
+        met.dirty += u64::from(!self.generation.reclaim_flags);
+        if !anon && !self.may_write_file(scan, lruvec, frame) {
+            self.stat_add(frame, Stat::VmscanImmediate);
+            self.frames[frame as usize].flags |= flag::RECLAIM;
+            return if self.generation.dirty_activates { Fate::Activate } else { Fate::Keep };
+        }
+        if references == References::ReclaimClean || !scan.may_writepage {
+            return Fate::Keep;
+        }
+        // Swap never counts as congested, because its address space has no device of its own.
+        let pushes = anon || matches!(scan.who, Reclaimer::Kswapd | Reclaimer::Zone);
+        if self.generation.spares_congested && !pushes && self.is_congested() {
+            met.spared += 1;
+            return Fate::Keep;
+        }
+        match if anon { WritePage::Writes } else { self.writepage(scan, frame) } {
+            WritePage::Writes => {
+                self.pageout(frame);
+                met.pageout += 1;
+            }
+            WritePage::Redirties => self.stat_add(frame, Stat::VmscanWrite),
+            WritePage::IsMissing => return Fate::Activate,
+        }
+        Fate::Keep
+    }
+
     /// `mm/vmscan.c:page_check_references`.
+    #[inline]
     fn check_references(&mut self, cx: &mut Cx, frame: u32, anon: bool) -> References {
         let young = self.test_clear_young(cx, frame);
         let f = &mut self.frames[frame as usize];
@@ -626,11 +779,13 @@ impl Mm {
         self.forget_page(cx, frame);
     }
 
+    #[inline]
     pub(crate) fn stat_add(&mut self, frame: u32, stat: Stat) {
         let zone = self.frames[frame as usize].zone();
         self.zones[zone].stat[stat as usize] += 1;
     }
 
+    #[inline]
     pub(crate) fn stat_sub(&mut self, frame: u32, stat: Stat) {
         let zone = self.frames[frame as usize].zone();
         self.zones[zone].stat[stat as usize] -= 1;
