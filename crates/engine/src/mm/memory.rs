@@ -14,6 +14,8 @@ use super::{Cx, Done, Mm, Stop, Wait, WaitReason, footprint};
 
 /// Slots are assigned in runs of a multiple of this many.
 const RUN: u32 = 64;
+/// Entries that a core's caches may hold: 8 MiB of them.
+const CACHED_ENTRIES: usize = 1 << 21;
 /// The entry of an anonymous page that was only read: the zero page is mapped.
 pub(crate) const ZERO: u32 = entry::SHADOW | (entry::VALUE - 1);
 
@@ -637,19 +639,30 @@ impl Mm {
     /// Brings the entries that touches among the next operations will need into the processor's caches. Their
     /// loads are independent, so that the host's memory serves them together; if they were loaded one at a
     /// time, as the operations come, the host would wait for each.
+    /// Entries that fit into the caches anyway are left alone.
     pub fn look_ahead_at(&self, process: usize, ops: &[Op]) {
         let Some(process) = self.processes.get(process) else { return };
+        if self.entries.len() < CACHED_ENTRIES {
+            return;
+        }
+        let (mut mapped, mut table) = (None, &[][..]);
         let mut all = 0;
         for op in ops {
-            if let Op::Touch { region, page, .. } = *op
-                && let Some(vma) = process.vma(region)
-                && page < vma.pages
-                && vma.base != NONE
-            {
-                all ^= self.entries[(vma.base + page) as usize];
+            let Op::Touch { region, page, .. } = *op else { continue };
+            if mapped != Some(region) {
+                mapped = Some(region);
+                table = process.vma(region).and_then(|vma| self.table(vma)).unwrap_or_default();
             }
+            all ^= table.get(page as usize).copied().unwrap_or_default();
         }
         std::hint::black_box(all);
+    }
+
+    /// The entries that accesses to a mapping may use directly, if there are such.
+    fn table(&self, vma: &Vma) -> Option<&[u32]> {
+        let (base, len) = (vma.base as usize, vma.pages as usize);
+        // A region without entries of its own begins beyond them.
+        self.entries.get(base..base + len)
     }
 
     /// `handle_mm_fault`
