@@ -293,9 +293,11 @@ fn index(kind: ZoneKind) -> usize {
 
 impl Zone {
     /// Position among the zones of a node: DMA, DMA32, Normal, Movable.
+    #[inline]
     pub(crate) fn index(&self) -> usize {
         index(self.kind)
     }
+    #[inline]
     pub(crate) fn wmark_pages(&self, wmark: Watermark) -> u64 {
         match wmark {
             Watermark::Min => self.min_wmark_pages(),
@@ -336,6 +338,7 @@ impl Zone {
     }
     /// Whether an order-0 request may take a page at this watermark, if `highest` is the highest zone that it
     /// may use.
+    #[inline]
     pub(crate) fn passes(&self, wmark: u64, highest: usize) -> bool {
         self.free > wmark + self.reserve[highest]
     }

@@ -506,6 +506,7 @@ impl Mm {
     }
 
     /// Accounts a page that enters a list or moves between them (`update_page_reclaim_stat`, through 5.7).
+    #[inline]
     fn note_added(&mut self, frame: u32, active: bool) {
         if self.generation.balance == Balance::Rotation {
             let lruvec = self.lruvec_of_frame(frame);

@@ -779,13 +779,13 @@ impl Mm {
         self.forget_page(cx, frame);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn stat_add(&mut self, frame: u32, stat: Stat) {
         let zone = self.frames[frame as usize].zone();
         self.zones[zone].stat[stat as usize] += 1;
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn stat_sub(&mut self, frame: u32, stat: Stat) {
         let zone = self.frames[frame as usize].zone();
         self.zones[zone].stat[stat as usize] -= 1;
