@@ -68,6 +68,9 @@ pub const LOOKAHEAD_IDLE_NS: u64 = 1_000_000;
 pub const LOOKAHEAD_RECLAIM_NS: u64 = 100_000;
 /// Longest slice, in nanoseconds, however empty the queue is.
 const SLICE_NS: u64 = 10_000_000;
+/// Threads on a CPU from which on slices and the lookahead grow with their number, so that a thread does as
+/// much work in one as with this many, and the same work is not cut into ever more pieces.
+const CROWD: u64 = 20;
 /// The least CPU time, in nanoseconds, that a call is given before it should yield, so that it gets
 /// somewhere.
 const SHORTEST_CALL_NS: u64 = 20_000;

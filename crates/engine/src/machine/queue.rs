@@ -76,6 +76,12 @@ impl Queue {
         self.heap.push(Reverse(Entry { at, sequence: self.sequence, what }));
     }
 
+    /// The number of events entered so far.
+    #[cfg(test)]
+    pub(super) fn entered(&self) -> u64 {
+        self.sequence
+    }
+
     /// The time of the next event, or `u64::MAX` if there is none.
     pub(super) fn next_at(&self) -> u64 {
         self.heap.peek().map_or(u64::MAX, |entry| entry.0.at)

@@ -7,7 +7,7 @@ use super::queue::Event;
 use super::slice::{After, Slice};
 use super::task::{Kind, State, Task};
 use super::{
-    LONGEST_CALL_NS, LOOKAHEAD_IDLE_NS, LOOKAHEAD_RECLAIM_NS, Machine, POLL, POLL_DOUBLINGS,
+    CROWD, LONGEST_CALL_NS, LOOKAHEAD_IDLE_NS, LOOKAHEAD_RECLAIM_NS, Machine, POLL, POLL_DOUBLINGS,
     SHORTEST_CALL_NS, SLICE_NS,
 };
 use crate::mm::{Cx, MS, Wait, WaitReason};
@@ -83,10 +83,12 @@ impl Machine {
 
     fn run_thread(&mut self, task: usize, index: usize) {
         let now = self.now;
-        let passed = self.queue.next_at().saturating_add(self.lookahead());
-        let bound = self.next_sample.min(self.until);
-        let horizon = passed.min(now.saturating_add(SLICE_NS)).min(bound).max(now);
         let stretch = self.cpus.stretch(task);
+        // Where more threads than CROWD share a CPU, pieces of elapsed time would hold ever less work.
+        let piece = |elapsed: u64| elapsed.max(stretch.elapsed(elapsed / CROWD));
+        let passed = self.queue.next_at().saturating_add(piece(self.lookahead()));
+        let bound = self.next_sample.min(self.until);
+        let horizon = passed.min(now.saturating_add(piece(SLICE_NS))).min(bound).max(now);
         let process = self.threads[index].process;
         let cx = self.context(task, self.processes[process].number);
         let thread = &mut self.threads[index];

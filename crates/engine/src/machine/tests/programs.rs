@@ -30,6 +30,23 @@ fn a_cpu_is_shared() {
 }
 
 #[test]
+fn more_threads_do_not_cut_the_same_work_into_more_pieces() {
+    // Whatever the number of threads, two CPUs work for a minute.
+    let events = |threads: u32| {
+        let ops = [Op::Begin, Op::Compute { ns: 3 * MS }, Op::Done];
+        let threads = (0..threads).map(|_| thread("worker", &ops, u32::MAX)).collect();
+        let config = MachineConfig { interval: 60 * S, ..config() };
+        let mut machine = Machine::new(config, program(&[], vec![process("a", threads)]));
+        let mut told = Told::default();
+        machine.run(60 * S, &mut told, &mut |_| ControlFlow::Continue(())).unwrap();
+        check(&machine, &told);
+        machine.queue.entered()
+    };
+    let (few, many) = (events(40), events(4000));
+    assert!(many < few * 11 / 10, "{few} events with 40 threads, {many} with 4000");
+}
+
+#[test]
 fn sleepers_leave_the_cpu_to_others() {
     let mut config = config();
     config.mm.cpus = 1;
