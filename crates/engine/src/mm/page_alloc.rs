@@ -173,8 +173,8 @@ impl SlowPath {
 }
 
 impl Mm {
-    /// Whether an allocation goes on after a round of reclaim; before 4.7 one round without progress is enough
-    /// to give up.
+    /// Whether an allocation goes on after a round of reclaim; before 4.7 one round without progress is
+    /// enough to give up.
     fn should_reclaim_retry(&self, ac: &AllocContext, freed: u64, rounds_without_progress: u32) -> bool {
         if !self.generation.reclaim_retries {
             return freed > 0;
