@@ -385,7 +385,7 @@ impl List {
         self.places[at as usize] = NONE;
         self.len -= 1;
         if at == self.tail {
-            self.leave_tail();
+            self.skip_empty_tail();
         } else if self.after(at) == self.end {
             self.end = at;
             while self.places[self.before(self.end) as usize] == NONE {
@@ -397,10 +397,9 @@ impl List {
         }
     }
 
-    /// Moves the tail, whose place has become empty, to the next frame.
+    /// Moves the tail past empty places, to the next frame.
     #[inline]
-    fn leave_tail(&mut self) {
-        self.tail = self.after(self.tail);
+    fn skip_empty_tail(&mut self) {
         while self.tail != self.end && self.places[self.tail as usize] == NONE {
             self.tail = self.after(self.tail);
         }
@@ -409,21 +408,17 @@ impl List {
     /// Takes the frames at the tail off, as many as there is room for in `taken`; returns their number.
     pub(crate) fn take_tail(&mut self, taken: &mut [u32]) -> usize {
         let count = taken.len().min(self.len as usize);
-        let (places, mut at) = (&mut self.places[..], self.tail as usize);
-        for to in &mut taken[..count] {
-            // There are frames left, so that there is a place that is not empty.
-            loop {
-                *to = std::mem::replace(&mut places[at], NONE);
-                at = if at + 1 == places.len() { 0 } else { at + 1 };
-                if *to != NONE {
-                    break;
-                }
+        let (mut at, mut found) = (self.tail, 0);
+        while found < count {
+            let frame = std::mem::replace(&mut self.places[at as usize], NONE);
+            at = self.after(at);
+            if frame != NONE {
+                taken[found] = frame;
+                found += 1;
             }
         }
-        while at != self.end as usize && places[at] == NONE {
-            at = if at + 1 == places.len() { 0 } else { at + 1 };
-        }
-        self.tail = at as u32;
+        self.tail = at;
+        self.skip_empty_tail();
         self.len -= count as u64;
         count
     }

@@ -1,6 +1,7 @@
 //! Address spaces, objects (files and anonymous memory) and page faults (`mm/memory.c`, `mm/mmap.c`).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_workload::{Advice, Op, Policy, RegionId};
@@ -66,16 +67,17 @@ pub(crate) struct Object {
 
 impl Object {
     /// Whether a mapping other than the first has the page.
+    #[inline]
     fn is_mapped_elsewhere(&self, page: u32) -> bool {
-        self.mappings.iter().skip(1).any(|mapping| {
+        let others = self.mappings.get(1..).unwrap_or_default();
+        others.iter().any(|mapping| {
             mapping.bits.get((page / 64) as usize).is_some_and(|bits| bits >> (page % 64) & 1 == 1)
         })
     }
 
-    /// Removes the page of a slot from all mappings but the first; `true` if one had it.
+    /// Removes a page from all mappings but the first; `true` if one had it.
     #[cold]
-    fn unmap_elsewhere(&mut self, slot: u32) -> bool {
-        let page = slot - self.base;
+    fn unmap_elsewhere(&mut self, page: u32) -> bool {
         let mut mapped = false;
         for mapping in self.mappings.iter_mut().skip(1) {
             let word = &mut mapping.bits[(page / 64) as usize];
@@ -120,6 +122,14 @@ pub(crate) struct Vma {
 }
 
 impl Vma {
+    /// The slots whose entries accesses may use directly. Those of a region without such entries lie beyond
+    /// all that there are.
+    #[inline]
+    fn slots(&self) -> Range<usize> {
+        let base = self.base as usize;
+        base..base + self.pages as usize
+    }
+
     /// Whether accesses say that pages are worth keeping (`vma_has_recency`; `lru_gen_enter_fault` in 6.1).
     pub(crate) fn has_recency(&self) -> bool {
         !matches!(self.advice, Advice::Random | Advice::Sequential)
@@ -484,17 +494,16 @@ impl Mm {
     pub(crate) fn unmap_page(&mut self, frame: u32) {
         let f = &mut self.frames[frame as usize];
         f.flags &= !flag::OTHER;
-        let (zone, slot, anon) = (f.zone(), f.slot, f.has(flag::ANON));
+        let (slot, anon) = (f.slot, f.has(flag::ANON));
         let e = &mut self.entries[slot as usize];
         let mut mapped = *e & entry::MAPPED != 0;
         *e = entry::RESIDENT | frame;
         let object = self.object_mut(slot);
         if object.mappings.len() > 1 {
-            mapped |= object.unmap_elsewhere(slot);
+            mapped |= object.unmap_elsewhere(slot - object.base);
         }
         if mapped {
-            let stat = if anon { Stat::AnonPages } else { Stat::Mapped };
-            self.zones[zone].stat[stat as usize] -= 1;
+            self.stat_sub(frame, if anon { Stat::AnonPages } else { Stat::Mapped });
         }
     }
 
@@ -509,7 +518,7 @@ impl Mm {
     pub(crate) fn is_mapped_at(&self, slot: u32) -> bool {
         self.entries[slot as usize] & entry::MAPPED != 0 || {
             let object = &self.objects[self.object_of(slot) as usize];
-            object.mappings.len() > 1 && object.is_mapped_elsewhere(slot - object.base)
+            object.is_mapped_elsewhere(slot - object.base)
         }
     }
 
@@ -567,13 +576,11 @@ impl Mm {
     /// Removes a page that is in no table any more from the statistics and its list, and frees the frame.
     #[inline]
     pub(crate) fn forget_page(&mut self, cx: &mut Cx, frame: u32) {
-        let f = self.frames[frame as usize];
+        if !self.frames[frame as usize].has(flag::ANON) {
+            self.stat_sub(frame, Stat::FilePages);
+        }
         self.lru_remove(frame);
         cx.spend(self.costs.free);
-        let zone = &mut self.zones[f.zone()];
-        if !f.has(flag::ANON) {
-            zone.stat[Stat::FilePages as usize] -= 1;
-        }
         self.free_page(cx.cpu, frame);
     }
 
@@ -623,9 +630,7 @@ impl Mm {
         let Some(vma) = self.processes.get(process).and_then(|process| process.vma(id)) else {
             return 0;
         };
-        let (base, len) = (vma.base as usize, vma.pages as usize);
-        // A region without entries of its own begins beyond them.
-        let Some(table) = self.entries.get_mut(base..base + len) else { return 0 };
+        let Some(table) = self.entries.get_mut(vma.slots()) else { return 0 };
         let mut touched = 0;
         for (page, write) in pages {
             if !table.get_mut(page as usize).is_some_and(|e| entry::access(e, write)) {
@@ -651,18 +656,12 @@ impl Mm {
             let Op::Touch { region, page, .. } = *op else { continue };
             if mapped != Some(region) {
                 mapped = Some(region);
-                table = process.vma(region).and_then(|vma| self.table(vma)).unwrap_or_default();
+                let slots = process.vma(region).map(Vma::slots);
+                table = slots.and_then(|slots| self.entries.get(slots)).unwrap_or_default();
             }
             all ^= table.get(page as usize).copied().unwrap_or_default();
         }
         std::hint::black_box(all);
-    }
-
-    /// The entries that accesses to a mapping may use directly, if there are such.
-    fn table(&self, vma: &Vma) -> Option<&[u32]> {
-        let (base, len) = (vma.base as usize, vma.pages as usize);
-        // A region without entries of its own begins beyond them.
-        self.entries.get(base..base + len)
     }
 
     /// `handle_mm_fault`
@@ -931,8 +930,7 @@ impl Mm {
     fn map_file_page(&mut self, number: u32, which: usize, page: u32, frame: u32) {
         let object = &mut self.objects[number as usize];
         let e = &mut self.entries[(object.base + page) as usize];
-        let several = object.mappings.len() > 1;
-        let first = *e & entry::MAPPED == 0 && !(several && object.is_mapped_elsewhere(page));
+        let first = *e & entry::MAPPED == 0 && !object.is_mapped_elsewhere(page);
         if which == 0 {
             if *e & entry::MAPPED != 0 {
                 return;

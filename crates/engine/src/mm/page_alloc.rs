@@ -204,9 +204,13 @@ impl Mm {
     }
 
     /// Where a policy other than the local one puts a page that is wanted on node `ac.preferred`.
-    fn mempolicy_context(&mut self, process: usize, offset: Option<u32>, ac: AllocContext) -> AllocContext {
+    fn mempolicy_context(
+        &mut self,
+        process: usize,
+        offset: Option<u32>,
+        mut ac: AllocContext,
+    ) -> AllocContext {
         let (count, local) = (self.nodes.len(), ac.preferred);
-        let mut ac = ac;
         let process = &mut self.processes[process];
         match &process.policy {
             Policy::Local => {}
