@@ -129,6 +129,28 @@ fn all_known<F: Family>(text: &str) -> Values<F> {
     values
 }
 
+#[test]
+fn a_counter_that_was_made_absent_again_is_as_if_never_set() {
+    let (mut taken_back, never) = (Values::<Vmstat>::default(), Values::default());
+    taken_back.set(vmstat::pgfault, 7);
+    assert!(taken_back != never);
+    taken_back.set(vmstat::pgfault, u64::MAX);
+    assert_eq!(taken_back.iter().count(), 0);
+    assert!(taken_back == never);
+}
+
+#[test]
+fn iter_gives_each_counter_that_is_present_in_table_order() {
+    for step in [1, 2, 15, 16, 17, 100] {
+        let mut values = Values::<Vmstat>::default();
+        let present: Vec<_> = Counter::all().step_by(step).zip(0..).collect();
+        for (counter, value) in present.iter().rev() {
+            values.set(*counter, *value);
+        }
+        assert!(values.iter().eq(present), "every {step}th counter");
+    }
+}
+
 /// Names that the table gives 6.18 and that `values` lacks.
 fn absent<F: Family>(values: &Values<F>) -> Vec<&'static str> {
     F::ROWS

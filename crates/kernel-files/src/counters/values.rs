@@ -60,6 +60,7 @@ pub struct Row {
 
 impl Row {
     /// Whether the kernel of a release, given by its numbers, has the counter.
+    #[inline]
     pub fn is_in(&self, release: (u32, u32, u32)) -> bool {
         release >= self.since.numbers && self.until.is_none_or(|until| release < until.numbers)
     }
@@ -88,6 +89,7 @@ pub struct Counter<F> {
 
 impl<F: Family> Counter<F> {
     /// The counter of row `index`. Only the table itself makes counters.
+    #[inline]
     pub(crate) const fn at(index: u16) -> Self {
         Counter { index, family: PhantomData }
     }
@@ -98,21 +100,25 @@ impl<F: Family> Counter<F> {
     }
 
     /// All counters of the family, in the order of the table.
+    #[inline]
     pub fn all() -> impl Iterator<Item = Self> {
         (0u16..).take(F::ROWS.len()).map(Self::at)
     }
 
     /// Index of its row in the table.
+    #[inline]
     pub const fn row_index(self) -> usize {
         self.index as usize
     }
 
     /// Its row in the table.
+    #[inline]
     pub fn row(self) -> &'static Row {
         &F::ROWS[usize::from(self.index)]
     }
 
     /// The kernel's spelling.
+    #[inline]
     pub fn name(self) -> &'static str {
         self.row().name
     }
@@ -180,8 +186,9 @@ pub struct BadLine {
 ///
 /// A counter that the file did not have is absent, never zero. Lines with names that the table lacks (newer
 /// kernels, vendor patches) are kept in [`Values::unknown`].
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Values<F> {
+    /// A value for each row of the table; none at all as long as every counter is absent.
     values: Box<[u64]>,
     unknown: Vec<(Box<str>, u64)>,
     family: PhantomData<fn() -> F>,
@@ -196,22 +203,37 @@ const LONGEST_NAME: usize = 256;
 
 impl<F: Family> Default for Values<F> {
     fn default() -> Self {
-        Values { values: vec![ABSENT; F::ROWS.len()].into(), unknown: Vec::new(), family: PhantomData }
+        Values { values: Box::default(), unknown: Vec::new(), family: PhantomData }
     }
 }
 
+impl<F: Family> PartialEq for Values<F> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter()) && self.unknown == other.unknown
+    }
+}
+
+impl<F: Family> Eq for Values<F> {}
+
 impl<F: Family> Values<F> {
     /// The value of `counter` in its own unit, or `None` where the file did not have it.
+    #[inline]
     pub fn get(&self, counter: Counter<F>) -> Option<u64> {
-        match self.values[usize::from(counter.index)] {
-            ABSENT => None,
-            value => Some(value),
-        }
+        self.values.get(usize::from(counter.index)).copied().filter(|value| *value != ABSENT)
     }
 
     /// Sets `counter`; `u64::MAX` cannot be held and makes it absent.
+    #[inline]
     pub fn set(&mut self, counter: Counter<F>, value: u64) {
-        self.values[usize::from(counter.index)] = value;
+        self.set_row(counter.index, value);
+    }
+
+    #[inline]
+    fn set_row(&mut self, row: u16, value: u64) {
+        if self.values.is_empty() {
+            self.values = vec![ABSENT; F::ROWS.len()].into();
+        }
+        self.values[usize::from(row)] = value;
     }
 
     /// The sum of those of `counters` that are present, `None` if none is: a quantity that kernels have split
@@ -233,7 +255,14 @@ impl<F: Family> Values<F> {
 
     /// The counters that are present, in table order.
     pub fn iter(&self) -> impl Iterator<Item = (Counter<F>, u64)> + '_ {
-        (0u16..).zip(self.values.iter()).filter(|(_, v)| **v != ABSENT).map(|(i, &v)| (Counter::at(i), v))
+        // Most files have a part of the table. What they lack is passed over in strides.
+        const STRIDE: usize = 16;
+        let strides = (0u16..).step_by(STRIDE).zip(self.values.chunks(STRIDE));
+        let present = strides.filter(|(_, values)| values.iter().fold(ABSENT, |all, v| all & v) != ABSENT);
+        present.flat_map(|(first, values)| {
+            let rows = (first..).zip(values).filter(|(_, v)| **v != ABSENT);
+            rows.map(|(i, &v)| (Counter::at(i), v))
+        })
     }
 
     /// Records one `name value` pair. `hint` is the row after the previous hit, and is moved past this one.
@@ -246,7 +275,7 @@ impl<F: Family> Values<F> {
     fn keep(&mut self, name: &[u8], value: u64, hint: &mut usize) -> bool {
         match F::index().find(F::ROWS, name, *hint) {
             Some(i) => {
-                self.values[usize::from(i)] = value;
+                self.set_row(i, value);
                 *hint = usize::from(i) + 1;
             }
             None if self.unknown.len() < MOST_UNKNOWN => {
