@@ -70,8 +70,15 @@ impl Column {
     }
 
     /// Adds a row.
+    #[inline]
     pub(crate) fn push(&mut self, value: Option<u64>) {
         self.open.push(value);
+        if self.open.len() == BLOCK {
+            self.pack();
+        }
+    }
+
+    fn pack(&mut self) {
         if let Some(rows) = self.open.as_array() {
             self.blocks.push(Block::of(rows));
             self.open.clear();

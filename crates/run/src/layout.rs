@@ -34,6 +34,7 @@ impl<'a> From<&'a str> for Name<'a> {
 
 impl Name<'_> {
     /// Whether this is the whole name.
+    #[inline]
     pub(crate) fn is(self, whole: &str) -> bool {
         let Name { place, counter } = self;
         whole.len() == place.len() + counter.len() && whole.ends_with(counter) && whole.starts_with(place)
@@ -45,7 +46,7 @@ impl Name<'_> {
 }
 
 /// Calls `cell` for every column of a sample, in the order of the columns.
-pub(crate) fn visit(sample: &Sample, cell: &mut dyn FnMut(Name<'_>, u64)) {
+pub(crate) fn visit(sample: &Sample, cell: &mut impl FnMut(Name<'_>, u64)) {
     cell(AT.into(), sample.at);
     values(&sample.meminfo, "meminfo.", cell);
     values(&sample.vmstat, "vmstat.", cell);
@@ -102,7 +103,7 @@ fn bits(priority: i32) -> u64 {
     i64::from(priority).cast_unsigned()
 }
 
-fn values<F: Family>(values: &Values<F>, place: &str, cell: &mut dyn FnMut(Name<'_>, u64)) {
+fn values<F: Family>(values: &Values<F>, place: &str, cell: &mut impl FnMut(Name<'_>, u64)) {
     for (counter, value) in values.iter() {
         cell(Name { place, counter: counter.name() }, value);
     }

@@ -96,10 +96,15 @@ impl Samples {
     }
 
     /// The position of a column, which is added if it does not exist; `hint` is its probable position.
+    #[inline]
     pub(crate) fn place(&mut self, name: Name<'_>, hint: usize) -> usize {
         if self.columns.get(hint).is_some_and(|column| name.is(column.name())) {
             return hint;
         }
+        self.find_or_add(name)
+    }
+
+    fn find_or_add(&mut self, name: Name<'_>) -> usize {
         let name = name.whole();
         if let Some(&place) = self.index.get(name.as_str()) {
             return place;
@@ -111,6 +116,7 @@ impl Samples {
     }
 
     /// Sets a value of the row that is being added. If a column is set twice, the first value stays.
+    #[inline]
     pub(crate) fn set(&mut self, place: usize, row: usize, value: u64) {
         if let Some(column) = self.columns.get_mut(place)
             && column.len() == row
