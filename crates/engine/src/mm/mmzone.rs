@@ -77,6 +77,8 @@ pub(crate) struct Zone {
     pub(crate) boost: u64,
     /// Pages that the zone keeps from an allocation, by the highest zone that the allocation may use.
     pub(crate) reserve: [u64; 5],
+    /// Free pages that do not count as dirtyable: its high mark and its largest lowmem reserve.
+    pub(super) dirty_reserve: u64,
     /// NR_FREE_PAGES
     pub(crate) free: u64,
     /// The free list of frames that were in use, as a stack: the first frame's number plus 1.
@@ -201,7 +203,8 @@ impl Lruvec {
     }
     /// Length of the policy's own lists of a type.
     fn own_len(&self, kind: usize) -> u64 {
-        self.lists.iter().skip(list::FIRST_GENERATION + kind).step_by(2).map(|list| list.len).sum()
+        let own = &self.lists[list::FIRST_GENERATION..];
+        own.chunks_exact(2).map(|pair| pair[kind].len).sum()
     }
 }
 
@@ -361,6 +364,7 @@ impl Mm {
                 watermark: Watermarks { min: 0, low: 0, high: 0, promo: None },
                 boost: 0,
                 reserve: [0; 5],
+                dirty_reserve: 0,
                 free: part.managed,
                 free_head: 0,
                 fresh: 0..0,
@@ -481,6 +485,8 @@ impl Mm {
                 // ZONE_DEVICE, which has no pages, is above ZONE_MOVABLE.
                 let [.., movable, device] = &mut zone.reserve;
                 *device = *movable;
+                let largest = zone.reserve.iter().copied().max().unwrap_or(0);
+                zone.dirty_reserve = (zone.watermark.high + largest).min(zone.managed);
             }
             let zones = self.nodes[node].zones.iter().map(|&zone| {
                 let zone = &self.zones[zone];

@@ -203,9 +203,7 @@ impl Mm {
     /// writing honours it in `page_alloc.rs:walk_zonelist`, from 3.3 on per zone and from 4.8 on per node.
     pub(crate) fn lruvec_dirty_limit(&self, which: usize) -> u64 {
         let free = self.lruvec_sum(which, |zone| zone.free);
-        let reserve = self.lruvec_sum(which, |zone| {
-            (zone.watermark.high + zone.reserve.iter().copied().max().unwrap_or(0)).min(zone.managed)
-        });
+        let reserve = self.lruvec_sum(which, |zone| zone.dirty_reserve);
         let counts_anon = self.generation.dirty.count_anon && self.swap.free() > 0;
         let anon = if counts_anon { self.lruvecs[which].anon() } else { 0 };
         let dirtyable = free.saturating_sub(reserve) + self.lruvecs[which].file() + anon;

@@ -269,6 +269,7 @@ impl<F: Family> Lines<F> {
     fn new(release: Release) -> Self {
         Lines { values: Values::default(), release }
     }
+    #[inline]
     fn put(&mut self, counter: Counter<F>, value: u64) {
         if counter.row().is_in(self.release) {
             self.values.set(counter, value);
