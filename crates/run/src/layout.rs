@@ -104,9 +104,7 @@ fn bits(priority: i32) -> u64 {
 }
 
 fn values<F: Family>(values: &Values<F>, place: &str, cell: &mut impl FnMut(Name<'_>, u64)) {
-    for (counter, value) in values.iter() {
-        cell(Name { place, counter: counter.name() }, value);
-    }
+    values.iter().for_each(|(counter, value)| cell(Name { place, counter: counter.name() }, value));
     for (counter, value) in values.unknown() {
         cell(Name { place, counter }, *value);
     }

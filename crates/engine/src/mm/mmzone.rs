@@ -15,7 +15,7 @@ use super::page_writeback::Writeback;
 use super::pcp::PerCpuPages;
 use super::policy::{Kept, Policy};
 use super::swap::Swap;
-use super::vmstat::{Events, STATS};
+use super::vmstat::{Blank, Events, STATS};
 use super::{Config, MOST_FRAMES, Mm};
 use crate::generation::SECTION;
 use crate::tuning::Tuning;
@@ -424,6 +424,7 @@ impl Mm {
             swap: Swap::new(config),
             writeback: Writeback::new(config),
             events: Events::default(),
+            blank: Blank::of(&config.generation),
             instant_reads: config.instant_reads,
             swap_on_disk: config.swap_on_disk,
             filesystem: config.filesystem,

@@ -328,6 +328,7 @@ pub struct Mm {
     pub(crate) swap: Swap,
     pub(crate) writeback: Writeback,
     pub(crate) events: Events,
+    pub(crate) blank: vmstat::Blank,
     pub(crate) instant_reads: bool,
     pub(crate) swap_on_disk: bool,
     pub(crate) filesystem: Filesystem,

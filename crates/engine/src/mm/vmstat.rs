@@ -5,7 +5,7 @@
 //! that the model leaves out (huge pages, compaction, NUMA balancing) are 0, as on a machine where none of it
 //! happens. Lines whose true value is unknown are absent: page tables, the trees' own nodes, the direct map.
 
-use std::ops::{Index, IndexMut};
+use std::ops::{Index, IndexMut, Range};
 
 use lotsfree_formulas::Rules;
 use lotsfree_formulas::available::{AvailableInput, mem_available};
@@ -29,6 +29,7 @@ use lotsfree_units::PageSize;
 use super::Mm;
 use super::frame::list;
 use super::mmzone::Zone;
+use crate::generation::Generation;
 
 /// Gauges and node counters that are kept by zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,14 +278,39 @@ impl<F: Family> Lines<F> {
     }
 }
 
-impl Lines<Vmstat> {
-    /// Zeroes for every row from `first` to before `end`.
-    fn zeroes(&mut self, first: Counter<Vmstat>, end: Option<Counter<Vmstat>>) {
-        let end = end.map_or(Vmstat::ROWS.len(), Counter::row_index);
-        for counter in Counter::all().take(end).skip(first.row_index()) {
-            if !LEFT_OUT[counter.row_index()] {
-                self.put(counter, 0);
-            }
+/// The first line that is counted by node, from 4.8 on, and the first after those.
+const BY_NODE: [Counter<Vmstat>; 2] = [vmstat::nr_inactive_anon, vmstat::nr_dirty_threshold];
+
+/// What files of `vmstat`'s lines have before anything is counted: a zero for each line of the release.
+#[derive(Debug)]
+pub(crate) struct Blank {
+    release: Release,
+    /// `/proc/vmstat`
+    vmstat: Values<Vmstat>,
+    /// A node's `vmstat`.
+    node_vmstat: Values<Vmstat>,
+    /// The lines that are counted by zone and those that are counted by node, in `/proc/zoneinfo`.
+    zone: Values<Vmstat>,
+    node: Values<Vmstat>,
+}
+
+impl Blank {
+    pub(crate) fn of(generation: &Generation) -> Self {
+        let name = generation.name.strip_prefix("linux-").unwrap_or(generation.name);
+        let release = KernelVersion::parse(name).map_or((0, 0, 0), |version| version.numbers);
+        let [node, totals] = BY_NODE.map(Counter::row_index);
+        let zeroes = |rows: Range<usize>| {
+            let mut lines = Lines::new(release);
+            let rows = Counter::all().skip(rows.start).take(rows.len());
+            rows.filter(|counter| !LEFT_OUT[counter.row_index()]).for_each(|counter| lines.put(counter, 0));
+            lines.values
+        };
+        Blank {
+            release,
+            vmstat: zeroes(0..Vmstat::ROWS.len()),
+            node_vmstat: zeroes(0..totals),
+            zone: zeroes(0..if generation.lru_per_node { node } else { totals }),
+            node: zeroes(node..totals),
         }
     }
 }
@@ -315,10 +341,9 @@ const KINDS: [(ZoneKind, &str); 5] = [
 ];
 
 impl Mm {
-    /// The release whose lines are printed.
-    fn release(&self) -> Release {
-        let name = self.generation.name.strip_prefix("linux-").unwrap_or(self.generation.name);
-        KernelVersion::parse(name).map_or((0, 0, 0), |version| version.numbers)
+    /// The lines of a file, as they are before anything is counted.
+    fn lines(&self, blank: &Values<Vmstat>) -> Lines<Vmstat> {
+        Lines { values: blank.clone(), release: self.blank.release }
     }
 
     fn sums(&self, zones: impl Iterator<Item = usize>) -> Sums {
@@ -352,7 +377,6 @@ impl Mm {
 
     /// Enters the lines that are counted by zone.
     fn zone_lines(&self, lines: &mut Lines<Vmstat>, sums: &Sums) {
-        lines.zeroes(vmstat::nr_free_pages, Some(vmstat::nr_inactive_anon));
         lines.put(vmstat::nr_free_pages, sums.free);
         lines.put(vmstat::nr_alloc_batch, sums.alloc_batch);
         lines.put(vmstat::nr_zone_inactive_anon, sums.lru[list::INACTIVE_ANON]);
@@ -377,7 +401,6 @@ impl Mm {
 
     /// Enters the lines that are counted by node from 4.8 on, and by zone before.
     fn node_lines(&self, lines: &mut Lines<Vmstat>, sums: &Sums, whole: bool) {
-        lines.zeroes(vmstat::nr_inactive_anon, Some(vmstat::nr_dirty_threshold));
         lines.put(vmstat::nr_inactive_anon, sums.lru[list::INACTIVE_ANON]);
         lines.put(vmstat::nr_active_anon, sums.lru[list::ACTIVE_ANON]);
         lines.put(vmstat::nr_inactive_file, sums.lru[list::INACTIVE_FILE]);
@@ -407,10 +430,9 @@ impl Mm {
     /// `/proc/vmstat`
     pub fn vmstat(&self) -> Values<Vmstat> {
         let sums = self.all();
-        let mut lines = Lines::new(self.release());
+        let mut lines = self.lines(&self.blank.vmstat);
         self.zone_lines(&mut lines, &sums);
         self.node_lines(&mut lines, &sums, true);
-        lines.zeroes(vmstat::nr_dirty_threshold, None);
         let limits = self.dirty_limits();
         lines.put(vmstat::nr_dirty_threshold, limits.dirty);
         lines.put(vmstat::nr_dirty_background_threshold, limits.background);
@@ -443,7 +465,7 @@ impl Mm {
     /// `/sys/devices/system/node/node*/vmstat`
     pub fn node_vmstat(&self, node: usize) -> Values<Vmstat> {
         let sums = self.of_node(node);
-        let mut lines = Lines::new(self.release());
+        let mut lines = self.lines(&self.blank.node_vmstat);
         self.zone_lines(&mut lines, &sums);
         self.node_lines(&mut lines, &sums, self.nodes.len() == 1);
         lines.values
@@ -483,7 +505,7 @@ impl Mm {
     /// `/proc/meminfo`. All memory that the kernel keeps for itself is in `SUnreclaim`.
     pub fn meminfo(&self) -> Values<Meminfo> {
         let sums = self.all();
-        let mut lines = Lines::new(self.release());
+        let mut lines = Lines::new(self.blank.release);
         for counter in ZERO {
             lines.put(counter, 0);
         }
@@ -530,7 +552,7 @@ impl Mm {
     /// `/sys/devices/system/node/node*/meminfo`
     pub fn node_meminfo(&self, node: usize) -> Values<Meminfo> {
         let sums = self.of_node(node);
-        let mut lines = Lines::new(self.release());
+        let mut lines = Lines::new(self.blank.release);
         for counter in ZERO.into_iter().filter(|counter| !ZERO_NOT_IN_NODE.contains(counter)) {
             lines.put(counter, 0);
         }
@@ -600,7 +622,7 @@ impl Mm {
     /// `/proc/zoneinfo`. From 4.12 on, zones without memory are shown too, and there is a zone for devices.
     /// Statistics of a node are in its first zone with memory.
     pub fn zoneinfo(&self) -> Vec<ZoneText> {
-        let release = self.release();
+        let release = self.blank.release;
         let empty_too = release >= (4, 12, 0);
         let kinds = if empty_too { &KINDS[..] } else { &KINDS[..4] };
         let mut zones = Vec::new();
@@ -619,7 +641,7 @@ impl Mm {
                     None => vec![0; kinds.len()],
                 };
                 if let Some(zone) = zone {
-                    self.populated_lines(&mut text, &mut marks, zone, release, first);
+                    self.populated_lines(&mut text, &mut marks, zone, first);
                     first = false;
                 }
                 text.marks = marks.values;
@@ -650,22 +672,15 @@ impl Mm {
     }
 
     /// Enters the lines that only a zone with memory has.
-    fn populated_lines(
-        &self,
-        text: &mut ZoneText,
-        marks: &mut Lines<Zoneinfo>,
-        zone: &Zone,
-        release: Release,
-        first: bool,
-    ) {
+    fn populated_lines(&self, text: &mut ZoneText, marks: &mut Lines<Zoneinfo>, zone: &Zone, first: bool) {
         let index = self.zones.iter().position(|other| std::ptr::eq(other, zone));
-        let mut stats = Lines::new(release);
+        let mut stats = self.lines(&self.blank.zone);
         let sums = self.sums(index.into_iter());
         self.zone_lines(&mut stats, &sums);
         if !self.generation.lru_per_node {
             self.node_lines(&mut stats, &sums, false);
         } else if first {
-            let mut lines = Lines::new(release);
+            let mut lines = self.lines(&self.blank.node);
             self.node_lines(&mut lines, &self.of_node(zone.node), self.nodes.len() == 1);
             text.node_stats = Some(lines.values);
         }
