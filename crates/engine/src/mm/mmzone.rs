@@ -154,6 +154,9 @@ pub(crate) struct Lruvec {
     pub(crate) zones: Vec<usize>,
     pub(crate) node: usize,
     pub(crate) flags: ReclaimFlags,
+    /// Pages evicted, and pages activated (`nonresident_age`; `inactive_age` before 5.9), if the policy counts
+    /// them.
+    pub(crate) nonresident_age: u64,
     /// What the policy remembers ([`Policy::state`]).
     pub(super) state: Box<dyn Kept>,
 }
@@ -167,6 +170,7 @@ impl Lruvec {
             node: of[zones[0]].node,
             zones,
             flags: ReclaimFlags::default(),
+            nonresident_age: 0,
             state: policy.state(pages),
         }
     }
@@ -630,14 +634,15 @@ impl Mm {
     }
 
     /// Takes a frame off its list.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lru_remove(&mut self, frame: u32) {
         let f = &mut self.frames[frame as usize];
-        let (from, counted, anon) = (f.list(), f.counts_in(), f.has(flag::ANON));
-        let zone = &mut self.zones[f.zone()];
+        let from = f.list();
         if from == list::NONE {
             return;
         }
+        let (counted, anon) = (f.counts_in(), f.has(flag::ANON));
+        let zone = &mut self.zones[f.zone()];
         f.flags &= !(flag::LIST | flag::PROMOTED);
         zone.lru_count(counted, anon, false);
         let lruvec = &mut self.lruvecs[zone.lruvec];

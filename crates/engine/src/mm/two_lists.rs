@@ -29,8 +29,6 @@ struct State {
     recent_rotated: [u64; 2],
     /// Cost model: cost of anonymous and of file pages.
     cost: [u64; 2],
-    /// Nonresident clock (`nonresident_age`, `inactive_age`).
-    clock: u64,
     /// Refault activations, anonymous and file, and their numbers at the last snapshot.
     refaults: [u64; 2],
     refaults_seen: [u64; 2],
@@ -88,7 +86,9 @@ impl Policy for TwoLists {
             mm.lru_move(frame, list::classic(anon, true), false);
             mm.events[vmstat::pgactivate] += 1;
             mm.note_added(frame, true);
-            mm.workingset_activation(frame);
+            // workingset_age_nonresident
+            let lruvec = mm.lruvec_of_frame(frame);
+            mm.lruvecs[lruvec].nonresident_age += 1;
         }
     }
 
@@ -96,10 +96,9 @@ impl Policy for TwoLists {
         if mm.frames[frame as usize].has(flag::ANON) && !mm.generation.anon_refault {
             return None;
         }
-        let state: &mut State = mm.lruvecs[lruvec].state_mut();
-        let clock = state.clock;
-        state.clock += 1;
-        Some(clock)
+        let age = &mut mm.lruvecs[lruvec].nonresident_age;
+        *age += 1;
+        Some(*age - 1)
     }
 
     /// The page is activated if fewer pages were evicted since it was than are in memory
@@ -111,16 +110,15 @@ impl Policy for TwoLists {
         mm.events[REFAULT[kind]] += 1;
         let from = &mm.lruvecs[lruvec];
         let mask = (1u32 << bits) - 1;
-        let distance = u64::from((from.state::<State>().clock as u32).wrapping_sub(clock) & mask);
+        let distance = u64::from((from.nonresident_age as u32).wrapping_sub(clock) & mask);
         let swap = mm.swap.free() > 0;
         if !refault_activates(&mm.generation.rules.lists, &from.classic(), distance, anon, swap) {
             return false;
         }
         mm.events[ACTIVATE[kind]] += 1;
         let home = mm.lruvec_of_frame(frame);
-        let state: &mut State = mm.lruvecs[home].state_mut();
-        state.clock += 1;
-        state.refaults[kind] += 1;
+        mm.lruvecs[home].nonresident_age += 1;
+        mm.lruvecs[home].state_mut::<State>().refaults[kind] += 1;
         if workingset {
             mm.frames[frame as usize].flags |= flag::WORKINGSET;
             mm.events[RESTORE[kind]] += 1;
@@ -506,7 +504,7 @@ impl Mm {
     }
 
     /// Accounts a page that enters a list or moves between them (`update_page_reclaim_stat`, through 5.7).
-    #[inline]
+    #[inline(always)]
     fn note_added(&mut self, frame: u32, active: bool) {
         if self.generation.balance == Balance::Rotation {
             let lruvec = self.lruvec_of_frame(frame);
@@ -555,7 +553,7 @@ impl Mm {
                     tally.moved(zone);
                     self.lru_add(frame, list::classic(anon, true));
                     if self.generation.anon_refault {
-                        self.workingset_activation(frame);
+                        self.lruvecs[lruvec].nonresident_age += 1;
                     }
                 }
                 Fate::Cull => {
@@ -638,11 +636,5 @@ impl Mm {
             return Some(self.congestion_wait(cx, TENTH));
         }
         None
-    }
-
-    /// Advances the clock after a resident page was activated (`workingset_age_nonresident`).
-    fn workingset_activation(&mut self, frame: u32) {
-        let lruvec = self.lruvec_of_frame(frame);
-        self.lruvecs[lruvec].state_mut::<State>().clock += 1;
     }
 }
