@@ -208,6 +208,7 @@ impl Write {
 
 impl Mm {
     /// Enters a page into the page cache. The past of a page that is written over has no influence.
+    #[inline(always)]
     pub(crate) fn add_to_page_cache(&mut self, cx: &mut Cx, frame: u32, slot: u32, write: bool) {
         // This happens before the page is on a list, so that the page itself cannot be reclaimed.
         if self.tuning.pagecache_limit_mb > 0 {

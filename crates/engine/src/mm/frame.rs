@@ -355,11 +355,12 @@ impl List {
 
     #[inline]
     pub(crate) fn push_head(&mut self, frames: &mut [Frame], frame: u32) {
-        if self.after(self.end) == self.tail {
+        let mut next = self.after(self.end);
+        if next == self.tail {
             self.resize(frames);
+            next = self.after(self.end);
         }
-        let at = self.end;
-        self.end = self.after(at);
+        let at = std::mem::replace(&mut self.end, next);
         self.put(frames, frame, at);
     }
 

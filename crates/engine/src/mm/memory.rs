@@ -196,13 +196,12 @@ impl Fault {
     /// # Errors
     /// The wait after which it is to be polled again; [`Stop::OutOfMemory`]; [`Stop::Bad`] if there is no
     /// such page.
-    #[cold]
     #[inline(never)]
     pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx) -> Done {
         mm.handle_fault(cx, self)?;
         if self.stage != Stage::New {
-            cx.major += u32::from(self.major);
-            cx.minor += u32::from(!self.major);
+            let faults = if self.major { &mut cx.major } else { &mut cx.minor };
+            *faults += 1;
         }
         Ok(())
     }
@@ -574,7 +573,7 @@ impl Mm {
     }
 
     /// Removes a page that is in no table any more from the statistics and its list, and frees the frame.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn forget_page(&mut self, cx: &mut Cx, frame: u32) {
         if !self.frames[frame as usize].has(flag::ANON) {
             self.stat_sub(frame, Stat::FilePages);
@@ -818,6 +817,7 @@ impl Mm {
     }
 
     /// A fault on a file mapping (`filemap_fault`, `page_mkwrite`).
+    #[inline(always)]
     fn file_fault(&mut self, cx: &mut Cx, fault: &mut Fault, number: u32, write: bool) -> Done {
         let Fault { region: id, page, .. } = *fault;
         let object = &self.objects[number as usize];

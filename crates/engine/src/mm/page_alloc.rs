@@ -86,7 +86,7 @@ impl Alloc {
     }
 
     /// The fast path, which is tried once.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn fast(&mut self, mm: &mut Mm, cx: &mut Cx, ac: &AllocContext) -> Option<u32> {
         if self.is_under_way() {
             return None;
@@ -262,6 +262,7 @@ impl Mm {
     }
 
     /// `get_page_from_freelist`. The fast path is that which keeps the low watermark.
+    #[inline(always)]
     fn get_page(&mut self, cx: &mut Cx, ac: &AllocContext, wmark: Watermark) -> Option<u32> {
         // Most pages come from the first zone at once.
         let first = self.nodes[ac.preferred].zonelist[0];

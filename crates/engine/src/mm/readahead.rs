@@ -214,6 +214,7 @@ impl Mm {
 
     /// Brings one page into the cache if it is not there, as [`read_pages`](Self::read_pages) does for a
     /// window of one page that is wanted.
+    #[inline(always)]
     pub(crate) fn read_page(
         &mut self,
         cx: &mut Cx,

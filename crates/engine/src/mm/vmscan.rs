@@ -594,7 +594,7 @@ impl Mm {
     }
 
     /// Decides the fate of one page (`mm/vmscan.c:shrink_page_list`).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn shrink_page(
         &mut self,
         cx: &mut Cx,
@@ -765,6 +765,7 @@ impl Mm {
     }
 
     /// Frees a clean page that is in no page table. Its entry keeps what is needed to find the page again.
+    #[inline(always)]
     pub(crate) fn evict(&mut self, cx: &mut Cx, frame: u32) {
         let f = self.frames[frame as usize];
         if let Some(evictions) = &mut self.evictions {

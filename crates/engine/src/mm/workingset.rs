@@ -27,6 +27,7 @@ impl Mm {
 
     /// Returns the shadow of a page that is being evicted, and advances the clock. The shadow is 0 only for
     /// an anonymous page on a kernel that does not detect refaults of anonymous pages.
+    #[inline(always)]
     pub(crate) fn workingset_eviction(&mut self, frame: u32) -> u32 {
         let f = self.frames[frame as usize];
         if self.generation.rules.lists.refault == Refault::None {
