@@ -196,8 +196,8 @@ impl Mm {
                 f.slot,
                 entry::is(e)
             );
-            let number = self.object_of(f.slot);
-            let Some(object) = self.objects.get(number as usize).filter(|object| object.live) else {
+            let number = self.objects.owner(f.slot);
+            let Some(object) = self.objects.get(number).filter(|object| object.live) else {
                 return Err(format!("frame {frame} belongs to object {number}, which is gone"));
             };
             let page = f.slot - object.base;
@@ -271,8 +271,8 @@ impl Mm {
     fn check_entries(&self) -> Result<(), String> {
         let (_, owners, _, _) = self.swap.recount();
         for (slot, &e) in (0u32..).zip(self.entries.iter()) {
-            let number = self.object_of(slot);
-            let object = if number == NONE { None } else { self.objects.get(number as usize) };
+            let number = self.objects.owner(slot);
+            let object = if number == NONE { None } else { self.objects.get(number) };
             let inside = object.filter(|object| object.live && slot - object.base < object.pages);
             let Some(object) = inside else {
                 ensure!(e == entry::EMPTY, "slot {slot} belongs to nobody and is {:?}", entry::is(e));
@@ -340,9 +340,9 @@ impl Mm {
     /// Checks the counts that files keep of their own pages, and the mappings that have no entries.
     fn check_objects(&self) -> Result<(), String> {
         let mut all_under_writeback = 0;
-        for (number, object) in (0u32..).zip(&self.objects).filter(|(_, object)| object.live) {
+        for (number, object) in self.objects.iter().filter(|(_, object)| object.live) {
             let last = object.base + object.pages.max(1) - 1;
-            let owners = (self.object_of(object.base), self.object_of(last));
+            let owners = (self.objects.owner(object.base), self.objects.owner(last));
             ensure!(owners == (number, number), "the slots of object {number} belong to {owners:?}");
             let mut listed = vec![false; object.pages as usize];
             for &(start, len) in &object.dirty_runs {
@@ -417,7 +417,7 @@ impl Mm {
                 let Some(vma) = vma else { continue };
                 for number in [Some(vma.object), vma.copies].into_iter().flatten() {
                     named += 1;
-                    let object = self.objects.get(number as usize).filter(|object| object.live);
+                    let object = self.objects.get(number).filter(|object| object.live);
                     let mapping = object.and_then(|object| {
                         object.mappings.iter().position(|m| m.process == process && m.region == id)
                     });
@@ -439,7 +439,7 @@ impl Mm {
                 }
             }
         }
-        let mappings: usize = self.objects.iter().map(|object| object.mappings.len()).sum();
+        let mappings: usize = self.objects.iter().map(|(_, object)| object.mappings.len()).sum();
         ensure!(mappings == named, "{mappings} mappings belong to {named} regions");
         Ok(())
     }

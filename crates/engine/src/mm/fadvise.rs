@@ -45,10 +45,7 @@ impl Fadvise {
     /// [`Stop::Bad`] if there is no such file; a wait while the device takes no more writes.
     pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx, number: u32, ra: &mut RaState) -> Done {
         let Fadvise { offset, len, advice, stage } = *self;
-        let pages = match mm.objects.get(number as usize) {
-            Some(object) if object.live && object.file => object.pages,
-            _ => return Err(Stop::Bad),
-        };
+        let pages = mm.objects.file(number)?.pages;
         if stage == Stage::New {
             cx.spend(mm.costs.syscall);
         }
@@ -117,7 +114,7 @@ impl Madvise {
             self.begun = true;
             cx.spend(mm.costs.syscall);
         }
-        let file = mm.objects[number as usize].file;
+        let file = mm.objects[number].file;
         match self.advice {
             Advice::Normal | Advice::Sequential | Advice::Random => vma.advice = self.advice,
             Advice::WillNeed if file => mm.read_ahead_of_need(cx, number, 0, pages, Advice::Normal),
@@ -137,7 +134,7 @@ impl Madvise {
 
     /// Starts to read pages that are on swap (`madvise_willneed`), until there is no memory for them.
     fn swap_in(&mut self, mm: &mut Mm, cx: &mut Cx, number: u32, pages: u32) -> Done {
-        let base = mm.objects[number as usize].base;
+        let base = mm.objects[number].base;
         while self.page < pages {
             let slot = base + self.page;
             if let entry::Is::Swap(swap) = entry::is(mm.entries[slot as usize]) {
@@ -185,7 +182,7 @@ impl Mm {
 
     /// `invalidate_mapping_pages`, with `deactivate_file_folio` for the pages that have to stay.
     fn invalidate_range(&mut self, cx: &mut Cx, number: u32, first: u32, last: u32) {
-        let base = self.objects[number as usize].base;
+        let base = self.objects[number].base;
         for slot in base + first..base + last.max(first) {
             let Some(frame) = entry::frame(self.entries[slot as usize]) else { continue };
             cx.spend(self.costs.scan);
@@ -218,17 +215,17 @@ impl Mm {
 
     /// Removes a file's pages from one page table; they stay in the page cache.
     fn zap_file_pages(&mut self, cx: &mut Cx, number: u32, process: usize, region: u32) {
-        let mappings = &self.objects[number as usize].mappings;
+        let mappings = &self.objects[number].mappings;
         if let Some(which) = mappings.iter().position(|m| m.process == process && m.region == region) {
             self.zap_ptes(number, which);
         }
-        cx.spend(u64::from(self.objects[number as usize].pages) * self.costs.walk);
+        cx.spend(u64::from(self.objects[number].pages) * self.costs.walk);
     }
 
     /// Frees anonymous memory: the next touch finds zeroes. Pages that are on their way to or from swap leave
     /// the page table and are left to reclaim.
     fn zap_anon_pages(&mut self, cx: &mut Cx, number: u32) {
-        let (base, pages) = (self.objects[number as usize].base, self.objects[number as usize].pages);
+        let (base, pages) = (self.objects[number].base, self.objects[number].pages);
         cx.spend(u64::from(pages) * self.costs.walk);
         for slot in base..base + pages {
             match entry::is(self.entries[slot as usize]) {

@@ -3,7 +3,7 @@
 use lotsfree_workload::How;
 
 use super::frame::{entry, flag};
-use super::memory::Backing;
+use super::object::Backing;
 use super::page_alloc::Alloc;
 use super::policy::Arrival;
 use super::readahead::RaState;
@@ -48,7 +48,7 @@ impl Transfer {
         if len == 0 || self.sent {
             return Ok(());
         }
-        let base = mm.objects[number as usize].base;
+        let base = mm.objects[number].base;
         let (first, last) = ((self.offset / PAGE) as u32, ((self.offset + len).div_ceil(PAGE)) as u32);
         let busy = |slot: u32| {
             entry::frame(mm.entries[slot as usize])
@@ -97,7 +97,7 @@ impl Read {
     /// such file.
     pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx, number: u32, ra: &mut RaState) -> Done {
         let call = &mut self.0;
-        let pages = mm.file_pages(number)?;
+        let pages = mm.objects.file(number)?.pages;
         call.begin(mm, cx);
         let len = call.len.min((u64::from(pages) * PAGE).saturating_sub(call.offset));
         if call.how == How::Direct {
@@ -106,7 +106,7 @@ impl Read {
         while call.done < len {
             let at = call.offset + call.done;
             let page = (at / PAGE) as u32;
-            let slot = mm.objects[number as usize].base + page;
+            let slot = mm.objects[number].base + page;
             let Some(frame) = entry::frame(mm.entries[slot as usize]) else {
                 let request = (call.offset + len).div_ceil(PAGE) as u32 - page;
                 mm.sync_readahead(cx, &mut call.alloc, number, ra, page, request)?;
@@ -160,7 +160,7 @@ impl Write {
     /// such file or it is shorter.
     pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx, number: u32) -> Done {
         let call = &mut self.0;
-        let pages = mm.file_pages(number)?;
+        let pages = mm.objects.file(number)?.pages;
         call.begin(mm, cx);
         if call.offset + call.len > u64::from(pages) * PAGE {
             return Err(Stop::Bad);
@@ -172,12 +172,12 @@ impl Write {
             let at = call.offset + call.done;
             let page = (at / PAGE) as u32;
             let part = (PAGE - at % PAGE).min(call.len - call.done);
-            let slot = mm.objects[number as usize].base + page;
+            let slot = mm.objects[number].base + page;
             let frame = match entry::frame(mm.entries[slot as usize]) {
                 Some(frame) => frame,
                 None => {
                     let e = mm.entries[slot as usize];
-                    let on_disk = e != entry::EMPTY || !mm.objects[number as usize].hole;
+                    let on_disk = e != entry::EMPTY || !mm.objects[number].hole;
                     if on_disk && part < PAGE {
                         mm.read_page(cx, &mut call.alloc, number, page)?;
                         continue;
@@ -234,13 +234,6 @@ impl Mm {
         self.generation.policy.insert(self, frame, Arrival::File { refault });
     }
 
-    fn file_pages(&self, number: u32) -> Result<u32, Stop> {
-        match self.objects.get(number as usize) {
-            Some(object) if object.live && object.file => Ok(object.pages),
-            _ => Err(Stop::Bad),
-        }
-    }
-
     /// Drops a clean, unmapped page that no device is using; its contents are on disk
     /// (`invalidate_inode_page`).
     pub(crate) fn invalidate(&mut self, cx: &mut Cx, frame: u32) -> bool {
@@ -258,7 +251,7 @@ impl Mm {
     /// object.
     pub fn truncate(&mut self, cx: &mut Cx, number: u32, pages: u32) -> u32 {
         let _ = self.delete_file(cx, number);
-        self.create_object(pages, Backing::Hole)
+        self.objects.create(&mut self.entries, pages, Backing::Hole)
     }
 
     /// Ends the read of a page, which may now be used.
@@ -287,7 +280,7 @@ mod tests {
         let files: Vec<u32> = (0..4000).map(|_| mm.declare_file(64, true)).collect();
         let mut states = vec![RaState::default(); files.len()];
         let is_cached = |mm: &Mm, file: u32, page: u32| {
-            entry::frame(mm.entries[(mm.objects[file as usize].base + page) as usize]).is_some()
+            entry::frame(mm.entries[(mm.objects[file].base + page) as usize]).is_some()
         };
         let (mut oldest, mut met) = (0, 0);
         for newest in 0..files.len() {

@@ -3,7 +3,7 @@
 use std::mem::size_of;
 
 use super::frame::List;
-use super::memory::{Mapping, Object, Vma};
+use super::memory::Vma;
 use super::{Flight, Mm};
 
 /// Bytes that a vector has allocated.
@@ -15,14 +15,6 @@ impl Mm {
     /// Bytes allocated for frames, lists, entries (page tables, page cache and shadows at once), swap slots,
     /// objects and requests.
     pub fn bytes(&self) -> u64 {
-        let objects = (self.objects.iter())
-            .map(|object| {
-                let bits: usize = object.mappings.iter().map(|mapping| of(&mapping.bits)).sum();
-                let runs = object.dirty_runs.capacity() * size_of::<(u32, u32)>();
-                object.mappings.capacity() * size_of::<Mapping>() + bits + runs
-            })
-            .sum::<usize>()
-            + self.objects.capacity() * size_of::<Object>();
         let vmas: usize = self.processes.iter().map(|p| p.vmas.capacity() * size_of::<Option<Vma>>()).sum();
         let lists = self
             .zones
@@ -34,13 +26,7 @@ impl Mm {
         let flights = self.flights.queue.capacity() * size_of::<Option<Flight>>()
             + self.flights.spare.iter().map(of).sum::<usize>()
             + self.flights.queue.iter().flatten().map(|flight| of(&flight.frames)).sum::<usize>();
-        let all = self.frames.bytes()
-            + self.entries.bytes()
-            + self.space.bytes()
-            + objects
-            + vmas
-            + lists
-            + flights;
+        let all = self.frames.bytes() + self.entries.bytes() + self.objects.bytes() + vmas + lists + flights;
         let books = self.evictions.as_ref().map_or(0, |evictions| evictions.bytes());
         (all + self.swap.bytes() + books) as u64
     }

@@ -1,111 +1,22 @@
 //! Address spaces, objects (files and anonymous memory) and page faults (`mm/memory.c`, `mm/mmap.c`).
 
-use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_workload::{Advice, Op, Policy, RegionId};
 
 use super::frame::{NONE, entry, flag, list};
+use super::object::{Backing, Mapping, Object};
 use super::page_alloc::Alloc;
 use super::policy::Arrival;
 use super::readahead::RaState;
 use super::vmstat::Stat;
-use super::{Cx, Done, Mm, Stop, Wait, WaitReason, footprint};
+use super::{Cx, Done, Mm, Stop, Wait, WaitReason};
 
-/// Slots are assigned in runs of a multiple of this many.
-const RUN: u32 = 64;
 /// Entries that a core's caches may hold: 8 MiB of them.
 const CACHED_ENTRIES: usize = 1 << 21;
 /// The entry of an anonymous page that was only read: the zero page is mapped.
 pub(crate) const ZERO: u32 = entry::SHADOW | (entry::VALUE - 1);
-
-/// The free runs of slots, and the objects that own the others.
-#[derive(Debug, Default)]
-pub(crate) struct SlotSpace {
-    free: BTreeMap<u32, Vec<u32>>,
-    /// The object of each run of [`RUN`] slots.
-    owner: Vec<u32>,
-}
-
-impl SlotSpace {
-    /// Bytes allocated.
-    pub(crate) fn bytes(&self) -> usize {
-        footprint::of(&self.owner) + self.free.values().map(footprint::of).sum::<usize>()
-    }
-}
-
-/// A file or a piece of anonymous memory: a run of entries.
-#[derive(Debug, Default)]
-pub(crate) struct Object {
-    pub(crate) base: u32,
-    pub(crate) pages: u32,
-    pub(crate) live: bool,
-    pub(crate) file: bool,
-    /// Pages that were never written are holes and not on disk.
-    pub(crate) hole: bool,
-    /// Pages from the beginning up to the last one that was written to disk and so has a place there.
-    pub(crate) allocated: u32,
-    /// Unlinked: removed when nobody maps it any more.
-    pub(crate) deleted: bool,
-    /// Pages that a device still had when the object was to be removed.
-    pub(crate) busy: u32,
-    /// Pages of anonymous memory that are in memory.
-    pub(crate) held: u32,
-    /// Regions that map it. The first one's bits are in the entries, the others' in bitmaps.
-    pub(crate) mappings: Vec<Mapping>,
-    /// Runs of pages that became dirty, in the order in which they did; they may include pages that were
-    /// cleaned since.
-    pub(crate) dirty_runs: VecDeque<(u32, u32)>,
-    pub(crate) dirty: u64,
-    pub(crate) under_writeback: u64,
-    /// The last request that writes pages of the object.
-    pub(crate) last_write: u64,
-    /// When its oldest dirty page became dirty.
-    pub(crate) dirtied_at: u64,
-}
-
-impl Object {
-    /// Whether a mapping other than the first has the page.
-    #[inline]
-    fn is_mapped_elsewhere(&self, page: u32) -> bool {
-        let others = self.mappings.get(1..).unwrap_or_default();
-        others.iter().any(|mapping| {
-            mapping.bits.get((page / 64) as usize).is_some_and(|bits| bits >> (page % 64) & 1 == 1)
-        })
-    }
-
-    /// Removes a page from all mappings but the first; `true` if one had it.
-    #[cold]
-    fn unmap_elsewhere(&mut self, page: u32) -> bool {
-        let mut mapped = false;
-        for mapping in self.mappings.iter_mut().skip(1) {
-            let word = &mut mapping.bits[(page / 64) as usize];
-            mapped |= *word >> (page % 64) & 1 == 1;
-            *word &= !(1 << (page % 64));
-        }
-        mapped
-    }
-}
-
-/// What a new object consists of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Backing {
-    /// Anonymous memory.
-    Anon,
-    /// A file with contents.
-    Disk,
-    /// A file of which nothing has been written yet.
-    Hole,
-}
-
-#[derive(Debug)]
-pub(crate) struct Mapping {
-    pub(crate) process: usize,
-    pub(crate) region: u32,
-    /// Pages that are in its page table; empty for the first mapping.
-    pub(crate) bits: Vec<u64>,
-}
 
 /// A mapping of a process (`vm_area_struct`).
 #[derive(Debug)]
@@ -223,63 +134,9 @@ impl Fault {
 }
 
 impl Mm {
-    /// Creates an object with all pages untouched, and returns its number.
-    pub(crate) fn create_object(&mut self, pages: u32, backing: Backing) -> u32 {
-        let length = pages.max(1).next_multiple_of(RUN);
-        let base = match self.space.free.get_mut(&length).and_then(Vec::pop) {
-            Some(base) => base,
-            None => {
-                let base = self.entries.len() as u32;
-                self.entries.grow(length as usize);
-                self.space.owner.resize(self.entries.len() / RUN as usize, NONE);
-                base
-            }
-        };
-        let (file, hole) = (backing != Backing::Anon, backing != Backing::Disk);
-        let object = Object { base, pages, live: true, file, hole, ..Object::default() };
-        let number = match self.free_objects.pop() {
-            Some(number) => {
-                self.objects[number as usize] = object;
-                number
-            }
-            None => {
-                self.objects.push(object);
-                self.objects.len() as u32 - 1
-            }
-        };
-        for run in base / RUN..(base + length) / RUN {
-            self.space.owner[run as usize] = number;
-        }
-        number
-    }
-
     /// Registers a file of the scenario; `exists` means that its contents are on disk.
     pub fn declare_file(&mut self, pages: u32, exists: bool) -> u32 {
-        self.create_object(pages, if exists { Backing::Disk } else { Backing::Hole })
-    }
-
-    /// The object that a slot belongs to.
-    #[inline]
-    pub(crate) fn object_of(&self, slot: u32) -> u32 {
-        self.space.owner[(slot / RUN) as usize]
-    }
-
-    #[inline]
-    pub(crate) fn object_mut(&mut self, slot: u32) -> &mut Object {
-        let number = self.object_of(slot);
-        &mut self.objects[number as usize]
-    }
-
-    fn release_object(&mut self, number: u32) {
-        let object = &mut self.objects[number as usize];
-        let (base, length) = (object.base, object.pages.max(1).next_multiple_of(RUN));
-        *object = Object::default();
-        self.entries[base as usize..(base + length) as usize].fill(entry::EMPTY);
-        for run in base / RUN..(base + length) / RUN {
-            self.space.owner[run as usize] = NONE;
-        }
-        self.space.free.entry(length).or_default().push(base);
-        self.free_objects.push(number);
+        self.objects.create(&mut self.entries, pages, if exists { Backing::Disk } else { Backing::Hole })
     }
 
     /// `mmap` of anonymous memory.
@@ -287,7 +144,7 @@ impl Mm {
         self.unmap_if(cx, region)?;
         self.generation.policy.reserve(self, cx, pages)?;
         cx.spend(self.costs.syscall);
-        let object = self.create_object(pages, Backing::Anon);
+        let object = self.objects.create(&mut self.entries, pages, Backing::Anon);
         self.add_region(cx, region, object, pages, None)
     }
 
@@ -295,16 +152,14 @@ impl Mm {
     pub fn map_file(&mut self, cx: &mut Cx, region: RegionId, object: u32, pages: u32, shared: bool) -> Done {
         self.unmap_if(cx, region)?;
         cx.spend(self.costs.syscall);
-        let Some(file) = self.objects.get(object as usize).filter(|o| o.live && o.file) else {
-            return Err(Stop::Bad);
-        };
-        let pages = pages.min(file.pages);
-        let copies = if shared { None } else { Some(self.create_object(pages, Backing::Anon)) };
+        let pages = pages.min(self.objects.file(object)?.pages);
+        let copies =
+            if shared { None } else { Some(self.objects.create(&mut self.entries, pages, Backing::Anon)) };
         self.add_region(cx, region, object, pages, copies)
     }
 
     fn add_region(&mut self, cx: &Cx, id: RegionId, number: u32, pages: u32, copies: Option<u32>) -> Done {
-        let object = &mut self.objects[number as usize];
+        let object = &mut self.objects[number];
         let first = object.mappings.is_empty();
         let bits = if first { Vec::new() } else { vec![0; (object.pages as usize).div_ceil(64)] };
         object.mappings.push(Mapping { process: cx.process, region: id.0, bits });
@@ -325,7 +180,7 @@ impl Mm {
             mmap_miss: 0,
         });
         if let Some(copies) = copies {
-            self.objects[copies as usize].mappings.push(Mapping {
+            self.objects[copies].mappings.push(Mapping {
                 process: cx.process,
                 region: id.0,
                 bits: Vec::new(),
@@ -350,7 +205,7 @@ impl Mm {
         else {
             return Err(Stop::Bad);
         };
-        if !self.objects[vma.object as usize].file {
+        if !self.objects[vma.object].file {
             self.generation.policy.unreserve(self, vma.pages);
         }
         self.zap(cx, cx.process, id.0, vma.object);
@@ -372,11 +227,11 @@ impl Mm {
         let vmas = self.processes.get(process).map_or(&[][..], |process| &process.vmas);
         (vmas.iter().flatten())
             .map(|vma| {
-                let base = self.objects[vma.object as usize].base as usize;
+                let base = self.objects[vma.object].base as usize;
                 let counts = |e: &&u32| matches!(entry::is(**e), entry::Is::Mapped(_) | entry::Is::Swap(_));
                 let own = self.entries[base..base + vma.pages as usize].iter().filter(counts).count();
                 let copied = vma.copies.map_or(0, |copies| {
-                    let base = self.objects[copies as usize].base as usize;
+                    let base = self.objects[copies].base as usize;
                     self.entries[base..base + vma.pages as usize].iter().filter(counts).count()
                 });
                 (own + copied) as u64
@@ -387,14 +242,14 @@ impl Mm {
     /// Pages of anonymous memory of a process that are in memory, its copies of file pages included.
     pub(crate) fn held(&self, process: usize) -> u64 {
         let vmas = self.processes.get(process).map_or(&[][..], |process| &process.vmas);
-        let of = |number: u32| u64::from(self.objects[number as usize].held);
+        let of = |number: u32| u64::from(self.objects[number].held);
         let of_vma = |vma: &Vma| of(vma.object) + vma.copies.map_or(0, of);
         vmas.iter().flatten().map(of_vma).sum()
     }
 
     /// Removes one mapping of an object (`zap_page_range`).
     fn zap(&mut self, cx: &mut Cx, process: usize, region: u32, number: u32) {
-        let object = &mut self.objects[number as usize];
+        let object = &mut self.objects[number];
         let Some(which) = object.mappings.iter().position(|m| m.process == process && m.region == region)
         else {
             return;
@@ -403,12 +258,12 @@ impl Mm {
         if file {
             self.zap_ptes(number, which);
         }
-        self.objects[number as usize].mappings.remove(which);
+        self.objects[number].mappings.remove(which);
         if which == 0 {
             self.promote_mapping(number);
         }
         cx.spend(u64::from(pages) * self.costs.walk);
-        let object = &self.objects[number as usize];
+        let object = &self.objects[number];
         if object.mappings.is_empty() && (!file || object.deleted) {
             self.drop_object(cx, number);
         }
@@ -416,12 +271,12 @@ impl Mm {
 
     /// Removes a file's pages from one page table; the pages stay in the page cache.
     pub(crate) fn zap_ptes(&mut self, number: u32, which: usize) {
-        let object = &mut self.objects[number as usize];
+        let object = &mut self.objects[number];
         let (base, pages) = (object.base, object.pages);
         if which > 0 {
             let words = object.mappings[which].bits.len();
             for word in 0..words {
-                let bits = std::mem::take(&mut self.objects[number as usize].mappings[which].bits[word]);
+                let bits = std::mem::take(&mut self.objects[number].mappings[which].bits[word]);
                 for page in 0..64 {
                     if bits >> page & 1 == 1 {
                         self.drop_mapped_bit(number, word as u32 * 64 + page);
@@ -437,7 +292,7 @@ impl Mm {
                         if young {
                             self.generation.policy.touch(self, frame);
                         }
-                        if !self.objects[number as usize].is_mapped_elsewhere(page) {
+                        if !self.objects[number].is_mapped_elsewhere(page) {
                             self.stat_sub(frame, Stat::Mapped);
                         }
                     }
@@ -448,7 +303,7 @@ impl Mm {
 
     /// Turns the mapping that has become the first into the one whose bits are in the entries.
     fn promote_mapping(&mut self, number: u32) {
-        let object = &mut self.objects[number as usize];
+        let object = &mut self.objects[number];
         let Some(mapping) = object.mappings.first_mut() else { return };
         let (process, region, bits) = (mapping.process, mapping.region, std::mem::take(&mut mapping.bits));
         let base = object.base;
@@ -470,11 +325,11 @@ impl Mm {
 
     /// Removes a page from a secondary mapping. The page is no longer mapped if that was the last mapping.
     fn drop_mapped_bit(&mut self, number: u32, page: u32) {
-        let slot = self.objects[number as usize].base + page;
+        let slot = self.objects[number].base + page;
         let e = self.entries[slot as usize];
         if let Some(frame) = entry::frame(e)
             && e & entry::MAPPED == 0
-            && !self.objects[number as usize].is_mapped_elsewhere(page)
+            && !self.objects[number].is_mapped_elsewhere(page)
         {
             self.stat_sub(frame, Stat::Mapped);
         }
@@ -497,7 +352,7 @@ impl Mm {
         let e = &mut self.entries[slot as usize];
         let mut mapped = *e & entry::MAPPED != 0;
         *e = entry::RESIDENT | frame;
-        let object = self.object_mut(slot);
+        let object = self.objects.at_mut(slot);
         if object.mappings.len() > 1 {
             mapped |= object.unmap_elsewhere(slot - object.base);
         }
@@ -516,7 +371,7 @@ impl Mm {
     #[inline]
     pub(crate) fn is_mapped_at(&self, slot: u32) -> bool {
         self.entries[slot as usize] & entry::MAPPED != 0 || {
-            let object = &self.objects[self.object_of(slot) as usize];
+            let object = self.objects.at(slot);
             object.is_mapped_elsewhere(slot - object.base)
         }
     }
@@ -524,7 +379,7 @@ impl Mm {
     /// Frees all pages and slots of an object, and the object (`truncate_inode_pages`, or exit of its last
     /// user).
     fn drop_object(&mut self, cx: &mut Cx, number: u32) {
-        let (base, pages) = (self.objects[number as usize].base, self.objects[number as usize].pages);
+        let (base, pages) = (self.objects[number].base, self.objects[number].pages);
         let mut busy = 0;
         for slot in base..base + pages {
             match entry::is(self.entries[slot as usize]) {
@@ -542,13 +397,13 @@ impl Mm {
             // Pages on their way to or from a device are freed when they arrive.
             // The caller has given them back all the same.
             cx.pages.returned += busy;
-            let object = &mut self.objects[number as usize];
+            let object = &mut self.objects[number];
             object.busy = busy;
             object.deleted = true;
             object.hole = true;
         } else {
             self.writeback.forget(number);
-            self.release_object(number);
+            self.objects.release(&mut self.entries, number);
         }
     }
 
@@ -565,7 +420,7 @@ impl Mm {
         }
         self.entries[f.slot as usize] = entry::EMPTY;
         if f.has(flag::ANON) {
-            self.object_mut(f.slot).held -= 1;
+            self.objects.at_mut(f.slot).held -= 1;
         }
         cx.pages.returned += 1;
         self.forget_page(cx, frame);
@@ -586,23 +441,22 @@ impl Mm {
     /// `unlink`
     pub fn delete_file(&mut self, cx: &mut Cx, number: u32) -> Done {
         cx.spend(self.costs.syscall);
-        match self.objects.get_mut(number as usize) {
-            Some(object) if object.live && object.file && !object.deleted => {
-                object.deleted = true;
-                if object.mappings.is_empty() {
-                    self.drop_object(cx, number);
-                }
-                Ok(())
-            }
-            _ => Err(Stop::Bad),
+        if self.objects.file(number)?.deleted {
+            return Err(Stop::Bad);
         }
+        let object = &mut self.objects[number];
+        object.deleted = true;
+        if object.mappings.is_empty() {
+            self.drop_object(cx, number);
+        }
+        Ok(())
     }
 
     /// Frees a page after I/O on it has ended, if its object was removed meanwhile. The last such page takes
     /// the object with it.
     pub(crate) fn reap_deleted(&mut self, frame: u32) {
-        let number = self.object_of(self.frames[frame as usize].slot);
-        let object = &mut self.objects[number as usize];
+        let number = self.objects.owner(self.frames[frame as usize].slot);
+        let object = &mut self.objects[number];
         if object.live && object.mappings.is_empty() && object.deleted {
             let mut cx = Cx::new(0, 0, usize::MAX, 0);
             object.busy = object.busy.saturating_sub(1);
@@ -681,7 +535,7 @@ impl Mm {
         self.in_lru_fault = vma.has_recency();
         let done = match copies {
             Some(copies) => self.private_fault(cx, fault, object, copies),
-            None if self.objects[object as usize].file => self.file_fault(cx, fault, object, fault.write),
+            None if self.objects[object].file => self.file_fault(cx, fault, object, fault.write),
             None => self.anon_fault(cx, fault, object),
         };
         self.in_lru_fault = false;
@@ -693,8 +547,7 @@ impl Mm {
 
     /// Tells the policy of an access to a page through a page table.
     fn touch_page(&mut self, object: u32, copies: Option<u32>, page: u32) {
-        let frame =
-            |number: u32| entry::frame(self.entries[(self.objects[number as usize].base + page) as usize]);
+        let frame = |number: u32| entry::frame(self.entries[(self.objects[number].base + page) as usize]);
         if let Some(frame) = copies.and_then(frame).or_else(|| frame(object)) {
             self.generation.policy.touch(self, frame);
         }
@@ -702,7 +555,7 @@ impl Mm {
 
     /// A fault on a private mapping of a file, whose pages are copied when they are written to.
     fn private_fault(&mut self, cx: &mut Cx, fault: &mut Fault, file: u32, copies: u32) -> Done {
-        let slot = self.objects[copies as usize].base + fault.page;
+        let slot = self.objects[copies].base + fault.page;
         if self.entries[slot as usize] != entry::EMPTY {
             return self.anon_fault(cx, fault, copies);
         }
@@ -722,7 +575,7 @@ impl Mm {
     /// A fault on anonymous memory (`do_anonymous_page`, `do_swap_page`, `do_wp_page`).
     fn anon_fault(&mut self, cx: &mut Cx, fault: &mut Fault, number: u32) -> Done {
         let Fault { page, write, .. } = *fault;
-        let slot = self.objects[number as usize].base + page;
+        let slot = self.objects[number].base + page;
         if entry::access(&mut self.entries[slot as usize], write) {
             return Ok(());
         }
@@ -779,7 +632,7 @@ impl Mm {
         self.frames[frame as usize].slot = slot;
         self.frames[frame as usize].flags |= flag::ANON | flag::DIRTY;
         self.entries[slot as usize] = entry::MAPPED | entry::ACCESSED | entry::DIRTY | frame;
-        self.object_mut(slot).held += 1;
+        self.objects.at_mut(slot).held += 1;
         self.stat_add(frame, Stat::AnonPages);
         self.generation.policy.insert(self, frame, Arrival::Touched);
         Ok(())
@@ -820,7 +673,7 @@ impl Mm {
     #[inline(always)]
     fn file_fault(&mut self, cx: &mut Cx, fault: &mut Fault, number: u32, write: bool) -> Done {
         let Fault { region: id, page, .. } = *fault;
-        let object = &self.objects[number as usize];
+        let object = &self.objects[number];
         let slot = object.base + page;
         let which = object.mappings.iter().position(|m| m.process == cx.process && m.region == id.0);
         let Some(which) = which else { return Err(Stop::Bad) };
@@ -900,7 +753,7 @@ impl Mm {
     fn fault_around(&mut self, number: u32, which: usize, page: u32) {
         // Usually there is nothing to do because all pages are absent or in the page table already. This
         // check takes no branch per page and reads no frame.
-        let around = self.entries.around(self.objects[number as usize].base + page);
+        let around = self.entries.around(self.objects[number].base + page);
         if which > 0 || around.iter().fold(false, |any, &e| any | entry::is_unmapped(e)) {
             self.map_around(number, which, page);
         }
@@ -909,7 +762,7 @@ impl Mm {
     /// Maps the cached pages around one.
     #[cold]
     fn map_around(&mut self, number: u32, which: usize, page: u32) {
-        let Object { base, pages, .. } = self.objects[number as usize];
+        let Object { base, pages, .. } = self.objects[number];
         let first = page & !15;
         let last = (first + 16).min(pages);
         for near in first..last {
@@ -928,7 +781,7 @@ impl Mm {
     /// Enters a cached page into a page table, as accessed.
     #[inline(always)]
     fn map_file_page(&mut self, number: u32, which: usize, page: u32, frame: u32) {
-        let object = &mut self.objects[number as usize];
+        let object = &mut self.objects[number];
         let e = &mut self.entries[(object.base + page) as usize];
         let first = *e & entry::MAPPED == 0 && !object.is_mapped_elsewhere(page);
         if which == 0 {

@@ -675,7 +675,7 @@ impl Mm {
     /// Whether accesses through any mapping of the object count as use of its pages. Those through a mapping
     /// that was advised to be read at random or in sequence do not.
     fn has_recency(&self, number: u32) -> bool {
-        self.objects[number as usize].mappings.iter().any(|mapping| {
+        self.objects[number].mappings.iter().any(|mapping| {
             let process = self.processes.get(mapping.process);
             process.and_then(|process| process.vma(RegionId(mapping.region))).is_some_and(Vma::has_recency)
         })
@@ -689,11 +689,11 @@ impl Mm {
         let end = (first + TABLE).min(self.entries.len() as u32);
         let mut seen = 0;
         for run in (first..end).step_by(RUN as usize) {
-            let number = self.object_of(run);
+            let number = self.objects.owner(run);
             if number == NONE || !self.has_recency(number) {
                 continue;
             }
-            let object = &self.objects[number as usize];
+            let object = &self.objects[number];
             if !object.file && !can_swap {
                 continue;
             }
@@ -971,7 +971,7 @@ impl Mm {
         if self.entries[slot as usize] & entry::MAPPED != 0
             && self.entries[slot as usize] & entry::ACCESSED != 0
         {
-            if self.has_recency(self.object_of(slot)) {
+            if self.has_recency(self.objects.owner(slot)) {
                 self.look_around(cx, lruvec, slot, scan.is_kswapd());
             } else {
                 self.entries[slot as usize] &= !entry::ACCESSED;
@@ -1006,7 +1006,7 @@ impl Mm {
     /// (`lru_gen_look_around`), in 64 entries of one page table and object.
     fn look_around(&mut self, cx: &mut Cx, lruvec: usize, slot: u32, by_kswapd: bool) {
         const WINDOW: u32 = MIN_LRU_BATCH as u32;
-        let object = &self.objects[self.object_of(slot) as usize];
+        let object = self.objects.at(slot);
         let table = slot - slot % TABLE;
         let (low, high) = (table.max(object.base), (table + TABLE).min(object.base + object.pages));
         let first = slot.saturating_sub(WINDOW / 2).min(high.saturating_sub(WINDOW)).max(low);
@@ -1189,7 +1189,7 @@ mod tests {
         }
 
         fn resident(&self, object: u32) -> usize {
-            let object = &self.mm.objects[object as usize];
+            let object = &self.mm.objects[object];
             let (first, end) = (object.base as usize, (object.base + object.pages) as usize);
             self.mm.entries[first..end].iter().filter(|&&e| entry::frame(e).is_some()).count()
         }
@@ -1576,7 +1576,7 @@ mod tests {
         m.check();
         let seqs = [m.mm.generations(0).max_seq, m.mm.generations(1).max_seq];
         assert!(seqs[0] > seqs[1], "{seqs:?}");
-        let object = &m.mm.objects[hot as usize];
+        let object = &m.mm.objects[hot];
         let bits = &m.mm.entries[object.base as usize..(object.base + 2000) as usize];
         assert!(
             bits.iter().all(|e| e & entry::ACCESSED != 0),

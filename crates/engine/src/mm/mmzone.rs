@@ -9,7 +9,7 @@ use lotsfree_formulas::watermarks::{self, Watermarks, ZoneKind};
 use lotsfree_units::PageSize;
 
 use super::frame::{Frames, List, flag, list};
-use super::memory::SlotSpace;
+use super::object::Objects;
 use super::page_alloc::Watermark;
 use super::page_writeback::Writeback;
 use super::pcp::PerCpuPages;
@@ -420,9 +420,7 @@ impl Mm {
             total_reserve: 0,
             zone_reclaim_mode,
             min_free_kbytes: 0,
-            space: SlotSpace::default(),
-            objects: Vec::new(),
-            free_objects: Vec::new(),
+            objects: Objects::default(),
             processes: Vec::new(),
             tasks: Vec::new(),
             swap: Swap::new(config),

@@ -22,6 +22,7 @@ pub(crate) mod memory;
 pub(crate) mod mglru;
 pub(crate) mod mmzone;
 pub(crate) mod node_reclaim;
+pub(crate) mod object;
 pub(crate) mod page_alloc;
 pub(crate) mod page_writeback;
 pub(crate) mod pagecache_limit;
@@ -47,13 +48,14 @@ use lotsfree_kernel_files::counters;
 use lotsfree_scenario::Costs;
 use lotsfree_scenario::Filesystem;
 use lotsfree_workload::Policy;
+use memory::AddressSpace;
 pub use memory::Fault;
-use memory::{AddressSpace, Object};
 use mmzone::{Lruvec, Node, Zone};
 
 use crate::generation::Generation;
 use crate::tuning::Tuning;
 pub(crate) use mmzone::{has_transparent_hugepage, kernel_pages, unmanaged};
+use object::Objects;
 use page_writeback::Writeback;
 pub use readahead::RaState;
 use swap::Swap;
@@ -320,9 +322,7 @@ pub struct Mm {
     pub(crate) total_reserve: u64,
     pub(crate) zone_reclaim_mode: u64,
     pub(crate) min_free_kbytes: u64,
-    pub(crate) space: memory::SlotSpace,
-    pub(crate) objects: Vec<Object>,
-    pub(crate) free_objects: Vec<u32>,
+    pub(crate) objects: Objects,
     pub(crate) processes: Vec<AddressSpace>,
     pub(crate) tasks: Vec<vmscan::TaskState>,
     pub(crate) swap: Swap,

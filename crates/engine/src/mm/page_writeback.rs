@@ -10,9 +10,7 @@ use super::frame::{entry, flag, list};
 use super::mmzone::{Lruvec, Zone};
 use super::vmstat::Stat;
 use super::wbt::{Throttle, Writer};
-use super::{
-    Config, Cx, Device, Done, Io, IoRequest, MS, Mm, Queued, Stop, TENTH, Wait, WaitChannel, WaitReason,
-};
+use super::{Config, Cx, Device, Done, Io, IoRequest, MS, Mm, Queued, TENTH, Wait, WaitChannel, WaitReason};
 use crate::generation::WriterThrottle;
 
 /// `/sys/block/*/queue/nr_requests` of the block layer before the multi-queue one.
@@ -361,9 +359,9 @@ impl Mm {
         self.stat_add(frame, Stat::Dirtied);
         self.writeback.dirtied += 1;
         self.tasks[cx.task].dirtied += 1;
-        let number = self.object_of(slot);
+        let number = self.objects.owner(slot);
         let now = cx.now();
-        let object = &mut self.objects[number as usize];
+        let object = &mut self.objects[number];
         let page = slot - object.base;
         if object.dirty == 0 {
             object.dirtied_at = now;
@@ -391,8 +389,8 @@ impl Mm {
     }
 
     fn file_is_cleaner(&mut self, slot: u32) {
-        let number = self.object_of(slot);
-        let object = &mut self.objects[number as usize];
+        let number = self.objects.owner(slot);
+        let object = &mut self.objects[number];
         object.dirty -= 1;
         if object.dirty == 0 {
             object.dirty_runs.clear();
@@ -403,7 +401,7 @@ impl Mm {
     /// Whether a dirty page of a file has no place on disk yet; the flusher chooses it when it writes the
     /// page (`ext4_bh_delay_or_unwritten`).
     pub(crate) fn is_delayed(&self, slot: u32) -> bool {
-        let object = &self.objects[self.object_of(slot) as usize];
+        let object = self.objects.at(slot);
         object.hole && slot - object.base >= object.allocated
     }
 
@@ -420,8 +418,8 @@ impl Mm {
                 *e &= !entry::DIRTY;
             }
             self.stat_sub(frame, Stat::Dirty);
-            let number = self.object_of(slot);
-            let object = &mut self.objects[number as usize];
+            let number = self.objects.owner(slot);
+            let object = &mut self.objects[number];
             object.under_writeback += 1;
             self.writeback.under_writeback += 1;
             object.allocated = object.allocated.max(slot - object.base + 1);
@@ -438,8 +436,8 @@ impl Mm {
         self.stat_sub(frame, Stat::Writeback);
         self.stat_add(frame, Stat::Written);
         if !f.has(flag::ANON) {
-            let number = self.object_of(f.slot);
-            self.objects[number as usize].under_writeback -= 1;
+            let number = self.objects.owner(f.slot);
+            self.objects[number].under_writeback -= 1;
             self.writeback.under_writeback -= 1;
             self.writeback.written += 1;
         }
@@ -511,10 +509,9 @@ impl Mm {
             if self.generation.blk_mq { (BIO_PAGES, BIO_VECS) } else { (request, request) };
         let mut bio: Vec<u32> = Vec::new();
         let (mut bio_start, mut vecs) = (0, 0);
-        let mut looks =
-            self.objects[number as usize].dirty_runs.iter().map(|run| u64::from(run.1)).sum::<u64>();
+        let mut looks = self.objects[number].dirty_runs.iter().map(|run| u64::from(run.1)).sum::<u64>();
         while written < most && looks > 0 {
-            let object = &mut self.objects[number as usize];
+            let object = &mut self.objects[number];
             let base = object.base;
             let Some((start, len)) = object.dirty_runs.front_mut() else { break };
             let page = *start;
@@ -532,7 +529,7 @@ impl Mm {
             }
             if f.has(flag::WRITEBACK) {
                 // The page was changed again while it is being written; it is written later.
-                self.objects[number as usize].dirty_runs.push_back((page, 1));
+                self.objects[number].dirty_runs.push_back((page, 1));
                 continue;
             }
             let contiguous = bio.last().is_some_and(|last| last + 1 == frame);
@@ -553,7 +550,7 @@ impl Mm {
             last = self.submit_bio(cx, bio_start, bio, sync, writer);
         }
         if last > 0 {
-            self.objects[number as usize].last_write = last;
+            self.objects[number].last_write = last;
         }
         (written, last)
     }
@@ -590,7 +587,7 @@ impl Mm {
     /// Starts to write the first run of dirty pages in a range of a file, as one request. Returns the page
     /// after the run, or `last` if there is none.
     pub(crate) fn write_run(&mut self, cx: &mut Cx, number: u32, first: u32, last: u32) -> u32 {
-        let base = self.objects[number as usize].base;
+        let base = self.objects[number].base;
         let mut frames = self.flights.frames();
         let mut start = first;
         for page in first..last {
@@ -621,18 +618,15 @@ impl Mm {
         let end = start + frames.len() as u32;
         let place = (Device::Disk, u64::from(base + start));
         let id = self.submit_write(cx, place, end - start, frames, false, Writer::Task);
-        self.objects[number as usize].last_write = id;
+        self.objects[number].last_write = id;
         end
     }
 
     /// `fdatasync`
     pub fn sync(&mut self, cx: &mut Cx, number: u32) -> Done {
-        match self.objects.get(number as usize) {
-            Some(object) if object.live && object.file => {}
-            _ => return Err(Stop::Bad),
-        }
+        self.objects.file(number)?;
         loop {
-            let object = &self.objects[number as usize];
+            let object = &self.objects[number];
             let dirty = object.dirty;
             if dirty == 0 && object.under_writeback == 0 {
                 return Ok(());
@@ -644,7 +638,7 @@ impl Mm {
             if dirty > 0 && self.write_file(cx, number, chunk, true, Writer::Task).0 > 0 {
                 continue;
             }
-            let last = self.objects[number as usize].last_write;
+            let last = self.objects[number].last_write;
             return Err(if self.flights.contains(last) {
                 Wait::io(last)
             } else {
@@ -685,7 +679,7 @@ impl Mm {
             let mut expired = None;
             if periodic && expired_before > 0 {
                 let objects = &self.objects;
-                let old = |file: &&u32| objects[**file as usize].dirtied_at <= expired_before;
+                let old = |file: &&u32| objects[**file].dirtied_at <= expired_before;
                 expired = self.writeback.files.iter().find(old).copied();
             }
             let wanted = if over || self.writeback.asked > 0 {
@@ -723,8 +717,8 @@ impl Mm {
                     };
                 }
                 if expired == Some(number) {
-                    let age = self.objects[number as usize].dirtied_at;
-                    self.objects[number as usize].dirtied_at = age.max(expired_before);
+                    let age = self.objects[number].dirtied_at;
+                    self.objects[number].dirtied_at = age.max(expired_before);
                 }
             }
             if cx.spent >= cx.slice {

@@ -295,7 +295,7 @@ mod tests {
         }
 
         fn resident(&self) -> BTreeSet<u32> {
-            let base = self.mm.objects[self.file as usize].base;
+            let base = self.mm.objects[self.file].base;
             (0..PAGES)
                 .filter(|page| entry::frame(self.mm.entries[(base + page) as usize]).is_some())
                 .collect()

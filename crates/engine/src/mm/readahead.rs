@@ -3,7 +3,7 @@
 use lotsfree_workload::{Advice, RegionId};
 
 use super::frame::{entry, flag};
-use super::memory::Object;
+use super::object::Object;
 use super::page_alloc::Alloc;
 use super::{Cx, Device, IoRequest, Mm, Stop};
 
@@ -90,7 +90,7 @@ impl Mm {
         let sequential = page == 0 || (ra.prev != u32::MAX && page.wrapping_sub(ra.prev) <= 1);
         if !sequential && request <= max {
             // If enough pages before it are cached, the read is taken for a part of a stream.
-            let object = &self.objects[number as usize];
+            let object = &self.objects[number];
             let history = (1..=max)
                 .take_while(|&back| {
                     page.checked_sub(back)
@@ -131,7 +131,7 @@ impl Mm {
             ra.size = next(ra.size, max);
         } else {
             // The mark belongs to somebody else's window: the stream goes on at the next hole after the page.
-            let object = &self.objects[number as usize];
+            let object = &self.objects[number];
             let (base, pages) = (object.base, object.pages);
             let hole = (page + 1..pages.min(page + 1 + max))
                 .find(|&p| entry::frame(self.entries[(base + p) as usize]).is_none());
@@ -197,7 +197,7 @@ impl Mm {
 
     /// Starts the next window after a fault met the page that is marked for it.
     pub(crate) fn mmap_async_readahead(&mut self, cx: &mut Cx, id: RegionId, number: u32, page: u32) {
-        let slot = self.objects[number as usize].base + page;
+        let slot = self.objects[number].base + page;
         if let Some(frame) = entry::frame(self.entries[slot as usize]) {
             self.frames[frame as usize].flags &= !flag::READAHEAD;
         }
@@ -222,7 +222,7 @@ impl Mm {
         number: u32,
         page: u32,
     ) -> Result<(), Stop> {
-        let Object { base, pages, hole, .. } = self.objects[number as usize];
+        let Object { base, pages, hole, .. } = self.objects[number];
         if page >= pages {
             return Ok(());
         }
@@ -261,7 +261,7 @@ impl Mm {
         async_size: u32,
         mut wanted: Option<(u32, &mut Alloc)>,
     ) -> Result<(), Stop> {
-        let object = &self.objects[number as usize];
+        let object = &self.objects[number];
         let (base, pages, hole) = (object.base, object.pages, object.hole);
         let end = first.saturating_add(count).min(pages);
         let mark = first.saturating_add(count).saturating_sub(async_size);

@@ -196,7 +196,7 @@ impl Mm {
         if let Some(slot) = self.swap.cache.remove(&frame) {
             self.stat_sub(frame, Stat::SwapCached);
             let owner = self.frames[frame as usize].slot;
-            self.object_mut(owner).held -= 1;
+            self.objects.at_mut(owner).held -= 1;
             self.entries[owner as usize] = entry::SWAP | slot;
             if let Some(place) = self.swap.shadow.get_mut(slot as usize) {
                 *place = shadow;
@@ -227,7 +227,7 @@ impl Mm {
         let mut wanted: Vec<u32> = Vec::with_capacity(window as usize);
         if adaptive && !self.swap.rotational {
             // The window consists of neighbours in the address space, within one page table.
-            let object = &self.objects[number as usize];
+            let object = &self.objects[number];
             let (base, page) = (object.base, own - object.base);
             let first = page.saturating_sub(window / 2).max(page & !511);
             let last = (first + window).min(object.pages).min((page | 511) + 1);
@@ -293,7 +293,7 @@ impl Mm {
         self.frames[frame as usize].slot = owner;
         self.frames[frame as usize].flags |= flag::ANON | flag::SWAPCACHE | flag::LOCKED | readahead;
         self.entries[owner as usize] = entry::RESIDENT | frame;
-        self.object_mut(owner).held += 1;
+        self.objects.at_mut(owner).held += 1;
         let shadow = self.swap.shadow.get(slot as usize).copied().unwrap_or(0);
         let refault = shadow != 0 && self.workingset_refault(frame, shadow);
         self.generation.policy.insert(self, frame, Arrival::SwappedIn { refault });

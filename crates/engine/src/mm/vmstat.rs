@@ -544,7 +544,7 @@ impl Mm {
     /// Pages of anonymous memory and of private file mappings, touched or not.
     fn committed(&self) -> u64 {
         (self.processes.iter().flat_map(|process| &process.vmas).flatten())
-            .filter(|vma| vma.copies.is_some() || !self.objects[vma.object as usize].file)
+            .filter(|vma| vma.copies.is_some() || !self.objects[vma.object].file)
             .map(|vma| u64::from(vma.pages))
             .sum()
     }

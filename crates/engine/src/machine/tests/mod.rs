@@ -146,7 +146,7 @@ fn check(machine: &Machine, told: &Told) {
     assert_eq!(allocated, counted);
     let returned: u64 = told.rows.iter().map(|row| row.toll.returned).sum();
     // What a device still holds of a deleted file is given back already, and free only when it arrives.
-    let arriving: u32 = machine.mm.objects.iter().map(|object| object.busy).sum();
+    let arriving: u32 = machine.mm.objects.iter().map(|(_, object)| object.busy).sum();
     assert!(returned <= machine.mm.events[vmstat::pgfree] + u64::from(arriving));
     for row in &told.rows {
         let Toll { thrashing, swap_in, compaction, refaults, allocated, .. } = row.toll;
