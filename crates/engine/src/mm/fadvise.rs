@@ -64,7 +64,7 @@ impl Fadvise {
                 let (first, last) = ((offset / PAGE) as u32, end.div_ceil(PAGE) as u32);
                 if stage == Stage::New {
                     // Before 5.16, nothing is written if the device is congested.
-                    let congested = !mm.generation.reclaim_throttle && mm.is_congested();
+                    let congested = !mm.generation.reclaim_throttle && mm.queues.is_congested();
                     self.stage = if congested { Stage::Drops } else { Stage::Writes(first) };
                 }
                 if let Stage::Writes(at) = &mut self.stage {

@@ -8,6 +8,7 @@ use lotsfree_formulas::reserve::{ReserveZone, lowmem_reserve, totalreserve_pages
 use lotsfree_formulas::watermarks::{self, Watermarks, ZoneKind};
 use lotsfree_units::PageSize;
 
+use super::blk::WriteQueues;
 use super::frame::{Frames, List, flag, list};
 use super::object::Objects;
 use super::page_alloc::Watermark;
@@ -424,11 +425,11 @@ impl Mm {
             processes: Vec::new(),
             tasks: Vec::new(),
             swap: Swap::new(config),
-            writeback: Writeback::new(config),
+            writeback: Writeback::new(),
             events: Events::default(),
             blank: Blank::of(&config.generation),
             instant_reads: config.instant_reads,
-            swap_on_disk: config.swap_on_disk,
+            queues: WriteQueues::new(config),
             filesystem: config.filesystem,
             flights: Default::default(),
             outbox: Vec::new(),

@@ -11,6 +11,7 @@
 //! and polls: its progress is its fields. Where it would sleep, a poll returns a [`Wait`], and the caller
 //! polls again after it. Requests for devices and the events that wake sleepers are put into outboxes.
 
+pub(crate) mod blk;
 pub(crate) mod clock;
 pub(crate) mod evictions;
 pub(crate) mod fadvise;
@@ -330,7 +331,7 @@ pub struct Mm {
     pub(crate) events: Events,
     pub(crate) blank: vmstat::Blank,
     pub(crate) instant_reads: bool,
-    pub(crate) swap_on_disk: bool,
+    pub(crate) queues: blk::WriteQueues,
     pub(crate) filesystem: Filesystem,
     pub(crate) flights: Flights,
     pub(crate) outbox: Vec<Io>,
@@ -461,13 +462,13 @@ impl Mm {
         self.flights.launch(flight);
         match queued {
             Queued::Apart => {
-                if let Some(throttle) = self.throttle_of(device) {
+                if let Some(throttle) = self.queues.throttle(device) {
                     throttle.asked(id, !write, cx.now());
                 }
                 self.outbox.push(io);
             }
             Queued::Merged(writer) | Queued::Write(writer) if self.generation.blk_mq => {
-                self.hold(io, queued, writer, cx.now());
+                self.queues.hold(io, queued, writer, cx.now(), &mut self.outbox);
             }
             Queued::Merged(_) | Queued::Write(_) => self.outbox.push(io),
         }
@@ -487,10 +488,18 @@ impl Mm {
         self.arrive(flight);
         self.woken.push(WaitChannel::Io(id));
         match queued {
-            Queued::Write(writer) => self.writeback_done(io.device, writer, now),
+            Queued::Write(writer) => {
+                let events = self.queues.complete(io.device, writer, now, &mut self.outbox);
+                self.woken.extend(events);
+                // With the multi-queue layer, a completion does not wake tasks that sleep in congestion_wait.
+                // Those that sleep in reclaim_throttle are woken after some pages were written.
+                if self.generation.blk_mq && self.generation.reclaim_throttle {
+                    self.woken.push(WaitChannel::Room);
+                }
+            }
             Queued::Merged(_) => {}
             Queued::Apart => {
-                if let Some(throttle) = self.throttle_of(io.device) {
+                if let Some(throttle) = self.queues.throttle(io.device) {
                     throttle.answered(id, !io.write, since, now);
                 }
             }

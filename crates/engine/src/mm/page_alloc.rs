@@ -161,7 +161,7 @@ impl SlowPath {
             }
             let preferred = mm.lruvec_of(mm.nodes[ac.preferred].zonelist[0]);
             let waits = mm.generation.alloc_congestion_wait
-                || (mm.lruvecs[preferred].flags.congested && mm.is_congested());
+                || (mm.lruvecs[preferred].flags.congested && mm.queues.is_congested());
             if !mm.generation.reclaim_retries && freed > 0 && waits {
                 return Err(Wait::until(cx.now() + TENTH / 5, WaitReason::Reclaim));
             }

@@ -6,28 +6,14 @@ use lotsfree_formulas::dirty::{DirtyLimits, DirtyableInput, dirty_limits, dirtya
 use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_units::PageSize;
 
+use super::blk::Write;
 use super::frame::{entry, flag, list};
 use super::mmzone::{Lruvec, Zone};
 use super::vmstat::Stat;
-use super::wbt::{Throttle, Writer};
-use super::{Config, Cx, Device, Done, Io, IoRequest, MS, Mm, Queued, TENTH, Wait, WaitChannel, WaitReason};
+use super::wbt::Writer;
+use super::{Cx, Device, Done, IoRequest, MS, Mm, Queued, TENTH, Wait, WaitChannel, WaitReason};
 use crate::generation::WriterThrottle;
 
-/// `/sys/block/*/queue/nr_requests` of the block layer before the multi-queue one.
-const NR_REQUESTS: u32 = 128;
-/// A queue becomes congested with 7/8 of that plus one requests, and stays so until it falls below 13/16.
-const CONGESTION_ON: u32 = 113;
-const CONGESTION_OFF: u32 = 103;
-/// `BLK_BATCH_REQ` and `BLK_BATCH_TIME` (20 ms): a task that has waited for a place in the queue may then
-/// send up to 32 requests within 20 ms although the queue is full, until it holds half more than its size
-/// (`block/blk-core.c`: `get_request`, through 4.20; on every model without the multi-queue layer).
-const BATCH_REQUESTS: u32 = 32;
-const BATCH_TIME: u64 = 20 * MS;
-const MOST_REQUESTS: u32 = NR_REQUESTS / 2 * 3;
-/// `/sys/block/*/queue/nr_requests` of the multi-queue block layer, and how many of them writes may take
-/// (`dd_limit_depth`).
-const MQ_REQUESTS: u32 = 256;
-const MQ_WRITES: u32 = MQ_REQUESTS / 4 * 3;
 /// MAX_WRITEBACK_PAGES through 3.1, MIN_WRITEBACK_PAGES from 3.2 on: the flusher turns to the next file after
 /// this many pages, or, with the multi-queue block layer, after a multiple of this. (The kernel uses a
 /// multiple from 3.2 on. With the older layer, the flusher is held while its requests find no place in the
@@ -63,19 +49,6 @@ const BANDWIDTH_PERIOD: u64 = (3 * HZ).next_power_of_two() * JIFFY;
 pub(crate) struct Writeback {
     /// Files with dirty pages, in the order in which they became dirty.
     files: VecDeque<u32>,
-    /// Write requests under way, to the disk and to swap; one entry serves both if swap is on the disk.
-    requests: [u32; 2],
-    /// The youngest request of each device: the place where it ends, its pages and its number. A request that
-    /// begins there is merged with it.
-    youngest: [Option<(u64, u32, u64)>; 2],
-    /// With the multi-queue block layer: the task whose plug holds the youngest request. Requests of other
-    /// tasks are not merged with it, nor are those that this task sends after it slept.
-    plugged: Option<usize>,
-    congested: [bool; 2],
-    /// Writeback throttling of each device, with the multi-queue block layer.
-    throttles: Option<[Throttle; 2]>,
-    /// Write requests that wait until they may be sent to each device, of kswapd and of others.
-    held: [[VecDeque<(Io, Queued)>; 2]; 2],
     /// Pages that reclaim wants to write, in the order in which it met them.
     pageout: Vec<(Device, u64, u32)>,
     /// Pages that the flusher was asked to write.
@@ -103,17 +76,9 @@ pub(crate) struct Writeback {
 }
 
 impl Writeback {
-    pub(crate) fn new(config: &Config) -> Self {
-        let throttle = |rotational| Throttle::new(rotational, MQ_REQUESTS);
+    pub(crate) fn new() -> Self {
         Writeback {
             files: VecDeque::new(),
-            requests: [0; 2],
-            youngest: [None; 2],
-            plugged: None,
-            congested: [false; 2],
-            throttles: (config.generation.blk_mq)
-                .then(|| [throttle(config.rotational), throttle(config.swap_rotational)]),
-            held: Default::default(),
             pageout: Vec::new(),
             asked: 0,
             flusher_woken: false,
@@ -135,11 +100,6 @@ impl Writeback {
 }
 
 impl Writeback {
-    /// The number of requests that a writer may send to a device with the multi-queue block layer.
-    fn mq_room(&mut self, which: usize, writer: Writer, now: u64) -> u32 {
-        let room = MQ_WRITES.saturating_sub(self.requests[which]);
-        self.throttles.as_mut().map_or(room, |throttles| room.min(throttles[which].room(writer, now)))
-    }
     /// The number of pages of a file that the flusher writes before it turns to the next file
     /// (`writeback_chunk_size`): as many as the disk writes in half a second, but no more than an eighth of
     /// the limit.
@@ -154,11 +114,6 @@ impl Writeback {
     /// Pages of files that are under writeback.
     pub(crate) fn under_writeback(&self) -> u64 {
         self.under_writeback
-    }
-    /// The number of write requests under way or held.
-    pub(crate) fn pending(&self) -> usize {
-        let sent: u32 = self.requests.iter().sum();
-        sent as usize + self.held.iter().flatten().map(VecDeque::len).sum::<usize>()
     }
 }
 
@@ -222,41 +177,20 @@ impl Mm {
         self.zones.iter().map(|zone| zone.stat[Stat::Writeback as usize]).sum()
     }
 
-    /// Whether a device has nearly as many write requests as its queue takes (`bdi_write_congested`).
-    pub(crate) fn is_congested(&self) -> bool {
-        self.writeback.congested.contains(&true)
-    }
-
     /// Whether a device takes no more write requests of a task, which then has to wait before it submits one.
     pub(crate) fn queue_full(&mut self, cx: &Cx, device: Device, writer: Writer) -> bool {
-        let which = self.queue_of(device);
-        let w = &mut self.writeback;
-        if w.throttles.is_some() {
-            return !w.held[which][writer.kind()].is_empty() || w.mq_room(which, writer, cx.now()) == 0;
-        }
-        let requests = w.requests.into_iter().max().unwrap_or(0);
-        let batch = &mut self.tasks[cx.task].batch;
-        if std::mem::take(&mut batch.waited) {
-            (batch.left, batch.until) = (BATCH_REQUESTS, cx.now() + BATCH_TIME);
-        }
-        requests >= NR_REQUESTS && (requests >= MOST_REQUESTS || batch.left == 0 || cx.now() >= batch.until)
+        self.queues.is_full(device, writer, &mut self.tasks[cx.task].batch, cx.now())
     }
 
-    /// The writeback throttling of a device, if there is any.
-    pub(crate) fn throttle_of(&mut self, device: Device) -> Option<&mut Throttle> {
-        let which = self.queue_of(device);
-        self.writeback.throttles.as_mut().map(|throttles| &mut throttles[which])
+    /// Whether reclaim has to wait for a place in a device's queue after it has sent pages.
+    pub(crate) fn pageout_waits(&mut self, cx: &Cx, device: Device, writer: Writer) -> bool {
+        self.queues.holds_up(device, writer, &mut self.tasks[cx.task].batch, cx.now())
     }
 
     pub(crate) fn wait_for_room(&mut self, cx: &Cx, why: WaitReason) -> Wait {
         let batch = &mut self.tasks[cx.task].batch;
         (batch.waited, batch.left) = (true, 0);
         Wait { channel: Some(WaitChannel::Request), until: None, why }
-    }
-
-    /// The index of a device's queue.
-    fn queue_of(&self, device: Device) -> usize {
-        if self.swap_on_disk { 0 } else { device as usize }
     }
 
     fn submit_write(
@@ -268,83 +202,13 @@ impl Mm {
         sync: bool,
         writer: Writer,
     ) -> u64 {
-        let which = self.queue_of(device);
-        let most = self.generation.request_pages;
-        let (id, w) = (self.flights.next(), &mut self.writeback);
-        let joins = w.throttles.is_none() || w.plugged == Some(cx.task);
-        // The block layer merges neighbours, which take one place in the queue.
-        let merged = match w.youngest[device as usize] {
-            Some((end, size, first)) if joins && end == start && size + pages <= most => {
-                self.flights.contains(first).then_some((size, first))
-            }
-            _ => None,
-        };
-        let (size, first) = merged.unwrap_or((0, id));
-        w.youngest[device as usize] = Some((start + u64::from(pages), size + pages, first));
-        let queued = if merged.is_none() { Queued::Write(writer) } else { Queued::Merged(writer) };
-        if merged.is_none() && w.throttles.is_none() {
-            w.requests[which] += 1;
-            let batch = &mut self.tasks[cx.task].batch;
-            batch.left = batch.left.saturating_sub(1);
-            w.congested[which] |= w.requests[which] >= CONGESTION_ON;
-        }
+        let id = self.flights.next();
+        let write = Write { id, device, start, pages, most: self.generation.request_pages };
+        let (flights, batch) = (&self.flights, &mut self.tasks[cx.task].batch);
+        let merged = self.queues.add(&write, cx.task, batch, |first| flights.contains(first));
+        let queued = if merged { Queued::Merged(writer) } else { Queued::Write(writer) };
         let request = IoRequest { device, write: true, sync, start, pages, queued };
         self.submit(cx, request, frames)
-    }
-
-    /// With the multi-queue block layer, a request goes to the device as soon as writeback throttling lets
-    /// it; its writer waits until then.
-    pub(crate) fn hold(&mut self, io: Io, queued: Queued, writer: Writer, now: u64) {
-        let which = self.queue_of(io.device);
-        self.writeback.held[which][writer.kind()].push_back((io, queued));
-        self.send_held(which, now);
-    }
-
-    /// Sends a device the held requests that may be sent.
-    fn send_held(&mut self, which: usize, now: u64) {
-        let w = &mut self.writeback;
-        for kind in 0..w.held[which].len() {
-            while let Some((io, queued)) = w.held[which][kind].front().copied() {
-                if let Queued::Write(writer) = queued {
-                    if w.mq_room(which, writer, now) == 0 {
-                        break;
-                    }
-                    w.requests[which] += 1;
-                    if let Some(throttles) = &mut w.throttles {
-                        throttles[which].sent(writer, now);
-                    }
-                }
-                w.held[which][kind].pop_front();
-                self.outbox.push(io);
-            }
-        }
-    }
-
-    /// Accounts for a write request that has completed.
-    pub(crate) fn writeback_done(&mut self, device: Device, writer: Writer, now: u64) {
-        let which = self.queue_of(device);
-        let w = &mut self.writeback;
-        w.requests[which] -= 1;
-        if let Some(throttles) = &mut w.throttles {
-            throttles[which].written(writer, now);
-            self.send_held(which, now);
-            self.woken.push(WaitChannel::Request);
-            // With this layer, a completion does not wake tasks that sleep in congestion_wait. Those that
-            // sleep in reclaim_throttle are woken after some pages were written.
-            if self.generation.reclaim_throttle {
-                self.woken.push(WaitChannel::Room);
-            }
-            return;
-        }
-        if w.requests[which] < NR_REQUESTS {
-            self.woken.push(WaitChannel::Request);
-        }
-        // clear_bdi_congested wakes tasks that sleep in congestion_wait at every request that completes while
-        // the queue is not congested, whether or not it was congested before.
-        if w.requests[which] <= CONGESTION_OFF {
-            w.congested[which] = false;
-            self.woken.push(WaitChannel::Room);
-        }
     }
 
     /// Marks a changed page of a file as dirty (`account_page_dirtied`).
@@ -480,7 +344,7 @@ impl Mm {
         if self.writeback.pageout.is_empty() {
             return false;
         }
-        let before = self.writeback.pending();
+        let before = self.queues.pending();
         let mut pages = std::mem::take(&mut self.writeback.pageout);
         pages.sort_unstable();
         for run in pages.chunk_by(|a, b| a.0 == b.0 && a.1 + 1 == b.1) {
@@ -491,12 +355,12 @@ impl Mm {
                 }
                 let pages = part.len() as u32;
                 self.submit_write(cx, (part[0].0, part[0].1), pages, frames, false, writer);
-                self.writeback.plugged = Some(cx.task);
+                self.queues.plug(Some(cx.task));
             }
         }
         pages.clear();
         self.writeback.pageout = pages;
-        self.writeback.pending() != before
+        self.queues.pending() != before
     }
 
     /// Writes up to `most` dirty pages of a file. Returns how many, and the number of the last request. With
@@ -555,25 +419,10 @@ impl Mm {
         (written, last)
     }
 
-    /// Begins to collect the writes of a task (`blk_start_plug`).
-    pub(crate) fn start_plug(&mut self) {
-        self.writeback.plugged = None;
-    }
-
-    /// Whether reclaim has to wait for a place in a device's queue after it has sent pages. With the
-    /// multi-queue block layer it waits only while requests of its kind are held.
-    pub(crate) fn pageout_waits(&mut self, cx: &Cx, device: Device, writer: Writer) -> bool {
-        let which = self.queue_of(device);
-        match self.writeback.throttles {
-            Some(_) => !self.writeback.held[which][writer.kind()].is_empty(),
-            None => self.queue_full(cx, device, writer),
-        }
-    }
-
     /// Submits a bio in requests of the largest size. Returns the number of the last one, which carries all
     /// pages.
     fn submit_bio(&mut self, cx: &mut Cx, start: u32, frames: Vec<u32>, sync: bool, writer: Writer) -> u64 {
-        self.start_plug();
+        self.queues.plug(None);
         let most = self.generation.request_pages;
         let (mut at, mut left) = (u64::from(start), frames.len() as u32);
         while left > most {
@@ -802,7 +651,7 @@ impl Mm {
         let ratio = position.ratio();
         self.update_bandwidth(cx.now(), &position, ratio);
         let Writeback { avg_bandwidth: bandwidth, dirty_ratelimit, .. } = self.writeback;
-        if let Some(throttle) = self.throttle_of(Device::Disk) {
+        if let Some(throttle) = self.queues.throttle(Device::Disk) {
             throttle.held(cx.now());
         }
         let rate = ((u128::from(dirty_ratelimit) * u128::from(ratio)) >> ONE_SHIFT) as u64;

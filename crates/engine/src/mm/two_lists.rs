@@ -597,7 +597,7 @@ impl Mm {
             l.flags.congested |= met.spared > 0 && met.spared == met.dirty;
             // At a lower priority, fewer pages of the batch have to be under writeback (3.2 to 3.10).
             let enough = met.writeback > 0 && met.writeback >= met.taken >> (DEF_PRIORITY - scan.priority);
-            let waits = l.flags.congested && enough && self.is_congested();
+            let waits = l.flags.congested && enough && self.queues.is_congested();
             return waits.then(|| self.congestion_wait(cx, TENTH));
         }
         let l = &mut self.lruvecs[lruvec];
@@ -624,7 +624,7 @@ impl Mm {
             if met.immediate > 0 {
                 return Some(self.congestion_wait(cx, TENTH));
             }
-            if scan.who == Reclaimer::Direct && congested && self.writeback.pending() > 0 {
+            if scan.who == Reclaimer::Direct && congested && self.queues.pending() > 0 {
                 return wait(TENTH / 25);
             }
             return None;
@@ -632,7 +632,7 @@ impl Mm {
         if met.immediate > 0 || (all_dirty && self.generation.direct_stops) {
             return Some(self.congestion_wait(cx, TENTH));
         }
-        if scan.who == Reclaimer::Direct && congested && self.is_congested() {
+        if scan.who == Reclaimer::Direct && congested && self.queues.is_congested() {
             return Some(self.congestion_wait(cx, TENTH));
         }
         None

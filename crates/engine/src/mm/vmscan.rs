@@ -24,6 +24,7 @@
 use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_scenario::Filesystem;
 
+use super::blk::Batch;
 use super::frame::{NONE, entry, flag, list};
 use super::mmzone::{Lruvec, MAX_NR_ZONES};
 use super::page_alloc::{AllocContext, HIGHEST};
@@ -47,14 +48,6 @@ pub(crate) struct TaskState {
     pub(crate) batch: Batch,
     /// When the last pause in `balance_dirty_pages` ended.
     pub(crate) paused_at: Option<u64>,
-}
-
-/// Requests that a task may send to a full queue after it has waited for a place in it (`ioc_batching`).
-#[derive(Debug, Default)]
-pub(crate) struct Batch {
-    pub(crate) waited: bool,
-    pub(crate) left: u32,
-    pub(crate) until: u64,
 }
 
 /// The kinds of reclaimers.
@@ -286,7 +279,7 @@ impl ShrinkLruvec {
     ) -> Result<(), Wait> {
         if !self.plugged {
             self.plugged = true;
-            mm.start_plug();
+            mm.queues.plug(None);
         }
         let done = mm.generation.policy.shrink_lruvec(mm, cx, scan, lruvec, &mut self.pass);
         // A task that sleeps sends the writes that it has collected, one that yields does not.
@@ -402,7 +395,7 @@ impl DirectReclaim {
                 let low = self.total_scanned > 0 && scan.priority < DEF_PRIORITY - 2;
                 let flagged = !mm.generation.reclaim_flags
                     && mm.lruvecs[lruvecs[0]].flags.congested
-                    && mm.is_congested();
+                    && mm.queues.is_congested();
                 (low && (mm.generation.alloc_congestion_wait || flagged)).then_some(TENTH)
             };
             if scan.priority == 0 {
@@ -653,7 +646,7 @@ impl Mm {
             met.dirty += 1;
             met.unqueued_dirty += u64::from(!writeback);
             let reclaim = f.has(flag::RECLAIM);
-            met.congested += u64::from(self.is_congested() || (writeback && reclaim));
+            met.congested += u64::from(self.queues.is_congested() || (writeback && reclaim));
         }
         if !writeback {
             return None;
@@ -694,7 +687,7 @@ impl Mm {
         }
         // Swap never counts as congested, because its address space has no device of its own.
         let pushes = anon || matches!(scan.who, Reclaimer::Kswapd | Reclaimer::Zone);
-        if self.generation.spares_congested && !pushes && self.is_congested() {
+        if self.generation.spares_congested && !pushes && self.queues.is_congested() {
             met.spared += 1;
             return Fate::Keep;
         }
