@@ -255,6 +255,12 @@ impl Mm {
                     f.flags,
                     flight.io
                 );
+                let request = self.request_of(frame);
+                ensure!(
+                    flight.io.write || request == Some(flight.io.id),
+                    "frame {frame} is said to be in {request:?}, not {:?}",
+                    flight.io
+                );
             }
         }
         let has = |bit: u32| self.frames.iter().filter(|f| f.has(flag::USED) && f.has(bit)).count() as u64;

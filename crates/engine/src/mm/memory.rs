@@ -11,7 +11,7 @@ use super::page_alloc::Alloc;
 use super::policy::Arrival;
 use super::readahead::RaState;
 use super::vmstat::Stat;
-use super::{Cx, Done, Mm, Stop, Wait, WaitReason};
+use super::{Cx, Device, Done, Mm, Stop, Wait, WaitReason};
 
 /// Entries that a core's caches may hold: 8 MiB of them.
 const CACHED_ENTRIES: usize = 1 << 21;
@@ -808,7 +808,17 @@ impl Mm {
         } else {
             WaitReason::Io
         };
-        self.flights.reading(frame).map_or(Wait::YIELD, |id| Wait::request(id, why))
+        self.request_of(frame).map_or(Wait::YIELD, |id| Wait::request(id, why))
+    }
+
+    /// The request that reads a page.
+    pub(crate) fn request_of(&self, frame: u32) -> Option<u64> {
+        let f = self.frames[frame as usize];
+        let (device, place) = match f.has(flag::SWAPCACHE) {
+            true => (Device::Swap, self.swap.slot_of(frame)?),
+            false => (Device::Disk, f.slot),
+        };
+        self.flights.reading(frame, device, place.into())
     }
 }
 

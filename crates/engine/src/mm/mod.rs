@@ -41,6 +41,7 @@ mod check;
 mod kswapd;
 
 use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
 
 pub use fadvise::{Fadvise, Madvise};
 pub use filemap::{Read, Write};
@@ -358,18 +359,24 @@ struct Flight {
 pub(crate) struct Flights {
     first: u64,
     queue: VecDeque<Option<Flight>>,
+    /// Reads of pages, by their first page on the device.
+    reads: BTreeMap<(Device, u64), u64>,
     /// Emptied vectors, for reuse.
     spare: Vec<Vec<u32>>,
 }
 
 impl Default for Flights {
     fn default() -> Self {
-        Flights { first: 1, queue: VecDeque::new(), spare: Vec::new() }
+        Flights { first: 1, queue: VecDeque::new(), reads: BTreeMap::new(), spare: Vec::new() }
     }
 }
 
 impl Flights {
     fn launch(&mut self, flight: Flight) {
+        let Io { id, device, write, start, .. } = flight.io;
+        if !write && !flight.frames.is_empty() {
+            self.reads.insert((device, start), id);
+        }
         self.queue.push_back(Some(flight));
     }
     fn next(&self) -> u64 {
@@ -378,6 +385,12 @@ impl Flights {
     fn land(&mut self, id: u64) -> Option<Flight> {
         let index = usize::try_from(id.checked_sub(self.first)?).ok()?;
         let flight = self.queue.get_mut(index)?.take();
+        if let Some(Flight { io, .. }) = &flight
+            && let Entry::Occupied(read) = self.reads.entry((io.device, io.start))
+            && *read.get() == id
+        {
+            read.remove();
+        }
         while let Some(None) = self.queue.front() {
             self.queue.pop_front();
             self.first += 1;
@@ -389,10 +402,11 @@ impl Flights {
         id.checked_sub(self.first)
             .is_some_and(|index| matches!(self.queue.get(index as usize), Some(Some(_))))
     }
-    /// The youngest request that reads a page.
-    pub(crate) fn reading(&self, frame: u32) -> Option<u64> {
-        let flights = self.queue.iter().rev().flatten();
-        flights.filter(|flight| !flight.io.write).find(|f| f.frames.contains(&frame)).map(|f| f.io.id)
+    /// The request that reads a page from its place on a device.
+    pub(crate) fn reading(&self, frame: u32, device: Device, place: u64) -> Option<u64> {
+        let (_, &id) = self.reads.range((device, 0)..=(device, place)).next_back()?;
+        let flight = self.queue.get((id - self.first) as usize)?.as_ref()?;
+        flight.frames.contains(&frame).then_some(id)
     }
     /// An empty vector for the frames of a request.
     pub(crate) fn frames(&mut self) -> Vec<u32> {
