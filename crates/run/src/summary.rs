@@ -1,7 +1,8 @@
 //! [`Summary`]: the measures that matter.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::sync::Arc;
 
 use lotsfree_kernel_files::counters::{
     Counter, MemoryStat, Values, Vmstat, groups, memory_stat as g, vmstat as v,
@@ -281,9 +282,10 @@ impl Figures {
     }
 
     fn relate_to(&mut self, baseline: &Figures) {
+        let named = baseline.actors.iter().map(|actor| ((&*actor.actor, &*actor.role), actor));
+        let named: HashMap<_, _> = named.collect();
         for actor in &mut self.actors {
-            let same = |other: &&ActorFigures| other.actor == actor.actor && other.role == actor.role;
-            let before = baseline.actors.iter().find(same).and_then(|before| before.per_second);
+            let before = named.get(&(&*actor.actor, &*actor.role)).and_then(|before| before.per_second);
             actor.relative = (before.filter(|before| *before > 0.0))
                 .zip(actor.per_second)
                 .map(|(before, now)| now / before);
@@ -301,9 +303,11 @@ fn present<'a>(samples: &'a Samples, name: &str, rows: Range<usize>) -> impl Ite
 /// cover.
 fn actors(run: &Run, window: Window) -> (Vec<ActorFigures>, Option<Window>) {
     let mut figures: Vec<(ActorFigures, Histogram)> = Vec::new();
+    let mut places = HashMap::new();
     for (actor, role) in run.intervals().actors() {
         let figure = ActorFigures { actor: actor.to_string(), role: role.to_string(), ..Default::default() };
         figures.push((figure, Histogram::default()));
+        places.insert((actor, role), figures.len() - 1);
     }
     let mut counted: Option<Window> = None;
     for interval in run.intervals().iter() {
@@ -312,10 +316,8 @@ fn actors(run: &Run, window: Window) -> (Vec<ActorFigures>, Option<Window>) {
         }
         let all = counted.get_or_insert(Window { from: interval.from, to: interval.at });
         (all.from, all.to) = (all.from.min(interval.from), all.to.max(interval.at));
-        let same = |(figure, _): &&mut (ActorFigures, Histogram)| {
-            *figure.actor == *interval.actor && *figure.role == *interval.role
-        };
-        let Some((figure, latency)) = figures.iter_mut().find(same) else { continue };
+        let place = places.get(&(Arc::clone(&interval.actor), Arc::clone(&interval.role)));
+        let Some((figure, latency)) = place.and_then(|place| figures.get_mut(*place)) else { continue };
         let add = |to: &mut u64, what: u64| *to = to.saturating_add(what);
         add(&mut figure.operations, interval.operations);
         add(&mut figure.errors, interval.errors);
