@@ -144,7 +144,7 @@ impl Mm {
                         f.flags
                     );
                     recount.generations[generation - list::FIRST_GENERATION] += 1;
-                    recount.lru[list::classic(f.has(flag::ANON), false)] += 1;
+                    recount.lru[list::inactive(f.has(flag::ANON))] += 1;
                 } else {
                     recount.lru[which] += 1;
                 }

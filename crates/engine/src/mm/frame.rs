@@ -287,13 +287,15 @@ pub(crate) mod list {
     /// The number of lists of generations.
     pub(crate) const GENERATIONS: usize = COUNT - FIRST_GENERATION;
 
-    pub(crate) fn classic(anon: bool, active: bool) -> usize {
-        match (anon, active) {
-            (true, false) => INACTIVE_ANON,
-            (true, true) => ACTIVE_ANON,
-            (false, false) => INACTIVE_FILE,
-            (false, true) => ACTIVE_FILE,
-        }
+    /// The inactive list of anonymous or of file pages.
+    #[inline]
+    pub(crate) fn inactive(anon: bool) -> usize {
+        if anon { INACTIVE_ANON } else { INACTIVE_FILE }
+    }
+    /// The active list of anonymous or of file pages.
+    #[inline]
+    pub(crate) fn active(anon: bool) -> usize {
+        if anon { ACTIVE_ANON } else { ACTIVE_FILE }
     }
     pub(crate) fn is_active(list: usize) -> bool {
         list == ACTIVE_ANON || list == ACTIVE_FILE

@@ -446,7 +446,8 @@ impl Mm {
         }
         for generation in list::FIRST_GENERATION..list::COUNT {
             let active = self.generations(which).is_active(generation);
-            sizes[list::classic(generation % 2 == ANON, active)] += self.nr_pages(which, generation);
+            let of_type = if active { list::active } else { list::inactive };
+            sizes[of_type(generation % 2 == ANON)] += self.nr_pages(which, generation);
         }
         sizes
     }

@@ -128,6 +128,14 @@ pub(crate) struct Node {
     pub(crate) distance: Vec<u32>,
 }
 
+impl Node {
+    /// The zone that an allocation of this node's CPUs tries first (`preferred_zoneref`).
+    #[inline]
+    pub(super) fn preferred_zone(&self) -> usize {
+        self.zonelist[0]
+    }
+}
+
 /// The most zones of a node: DMA, DMA32, Normal, Movable.
 pub(crate) const MAX_NR_ZONES: usize = 4;
 
@@ -322,18 +330,17 @@ impl Zone {
     pub(crate) fn high_wmark_pages(&self) -> u64 {
         self.watermark.high + self.boost
     }
-    /// Counts a frame that enters or leaves a list. Which generations are active is decided only when the
-    /// counts are printed.
+    /// Counts pages that enter or leave a list (`update_lru_size`). Which generations are active is decided
+    /// only when the counts are printed.
     #[inline]
-    fn lru_count(&mut self, which: usize, anon: bool, add: bool) {
+    fn update_lru_size(&mut self, which: usize, anon: bool, pages: i64) {
         let mut classic = which;
         if which >= list::FIRST_GENERATION {
-            let count = &mut self.generations[which - list::FIRST_GENERATION];
-            *count = if add { *count + 1 } else { *count - 1 };
-            classic = list::classic(anon, false);
+            let size = &mut self.generations[which - list::FIRST_GENERATION];
+            *size = size.wrapping_add_signed(pages);
+            classic = list::inactive(anon);
         }
-        let count = &mut self.lru[classic];
-        *count = if add { *count + 1 } else { *count - 1 };
+        self.lru[classic] = self.lru[classic].wrapping_add_signed(pages);
     }
     /// Managed pages that are there when the other CPUs come up, if all pages of this zone but the `first`
     /// ones are deferred. Pages that are not managed are the kernel's image, which lies below them, and page
@@ -626,7 +633,7 @@ impl Mm {
         f.flags |= to as u32;
         let anon = f.has(flag::ANON);
         let zone = &mut self.zones[f.zone()];
-        zone.lru_count(to, anon, true);
+        zone.update_lru_size(to, anon, 1);
         let lruvec = &mut self.lruvecs[zone.lruvec];
         let place = lruvec.place(to, zone.number);
         lruvec.lists[place].push_head(&mut self.frames, frame);
@@ -643,7 +650,7 @@ impl Mm {
         let (counted, anon) = (f.counts_in(), f.has(flag::ANON));
         let zone = &mut self.zones[f.zone()];
         f.flags &= !(flag::LIST | flag::PROMOTED);
-        zone.lru_count(counted, anon, false);
+        zone.update_lru_size(counted, anon, -1);
         let lruvec = &mut self.lruvecs[zone.lruvec];
         let place = lruvec.place(from, zone.number);
         lruvec.lists[place].remove(&mut self.frames, frame);
@@ -671,9 +678,9 @@ impl Mm {
             return;
         }
         if counted != list::NONE {
-            zone.lru_count(counted, anon, false);
+            zone.update_lru_size(counted, anon, -1);
         }
-        zone.lru_count(to, anon, true);
+        zone.update_lru_size(to, anon, 1);
     }
 
     /// Lengths of the classic lists of one zone, as `/proc` shows them: pages on the policy's own lists count
@@ -685,8 +692,8 @@ impl Mm {
         for (which, &pages) in (list::FIRST_GENERATION..).zip(&zone.generations) {
             if pages > 0 && self.generation.policy.is_active(self, lruvec, which) {
                 let anon = which % 2 == ANON;
-                sizes[list::classic(anon, true)] += pages;
-                sizes[list::classic(anon, false)] -= pages;
+                sizes[list::active(anon)] += pages;
+                sizes[list::inactive(anon)] -= pages;
             }
         }
         sizes

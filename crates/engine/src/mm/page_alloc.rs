@@ -159,7 +159,7 @@ impl SlowPath {
                 // `machine/process.rs` kills a process.
                 return Ok(mm.get_page(cx, ac, Watermark::High));
             }
-            let preferred = mm.lruvec_of(mm.nodes[ac.preferred].zonelist[0]);
+            let preferred = mm.lruvec_of(mm.nodes[ac.preferred].preferred_zone());
             let waits = mm.generation.alloc_congestion_wait
                 || (mm.lruvecs[preferred].flags.congested && mm.queues.is_congested());
             if !mm.generation.reclaim_retries && freed > 0 && waits {
@@ -265,7 +265,7 @@ impl Mm {
     #[inline(always)]
     fn get_page(&mut self, cx: &mut Cx, ac: &AllocContext, wmark: Watermark) -> Option<u32> {
         // Most pages come from the first zone at once.
-        let first = self.nodes[ac.preferred].zonelist[0];
+        let first = self.nodes[ac.preferred].preferred_zone();
         if !self.is_fair(wmark)
             && !self.spreads_dirty(ac, wmark)
             && ac.allowed >> self.zones[first].node & 1 == 1
@@ -438,7 +438,7 @@ impl Mm {
         numa[NumaStat::Interleave] += u64::from(hit && ac.interleaved);
         numa[if node == local { NumaStat::Local } else { NumaStat::Other }] += 1;
         if !hit {
-            let wanted = self.nodes[ac.preferred].zonelist[0];
+            let wanted = self.nodes[ac.preferred].preferred_zone();
             self.zones[wanted].numa[NumaStat::Foreign] += 1;
         }
     }

@@ -111,7 +111,7 @@ pub(crate) trait Policy: Debug + Sync {
 
     /// The list at whose tail a page is reclaimed soonest.
     fn list_to_reclaim(&self, mm: &Mm, frame: u32) -> usize {
-        list::classic(mm.frames[frame as usize].has(flag::ANON), false)
+        list::inactive(mm.frames[frame as usize].has(flag::ANON))
     }
 
     /// Shrinks an lruvec at the priority of `scan`, or goes on to do so with the pass that is

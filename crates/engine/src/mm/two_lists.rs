@@ -67,7 +67,7 @@ impl Policy for TwoLists {
             Arrival::File { refault } => (false, refault),
             Arrival::SwappedIn { refault } => (true, refault),
         };
-        mm.lru_add(frame, list::classic(anon, active));
+        mm.lru_add(frame, if active { list::active(anon) } else { list::inactive(anon) });
         if !matches!(arrival, Arrival::SwappedIn { .. }) {
             mm.note_added(frame, active);
         }
@@ -83,7 +83,7 @@ impl Policy for TwoLists {
         if from == list::INACTIVE_ANON || from == list::INACTIVE_FILE {
             f.flags &= !flag::REFERENCED;
             let anon = f.has(flag::ANON);
-            mm.lru_move(frame, list::classic(anon, true), false);
+            mm.lru_move(frame, list::active(anon), false);
             mm.events[vmstat::pgactivate] += 1;
             mm.note_added(frame, true);
             // workingset_age_nonresident
@@ -456,7 +456,7 @@ impl Mm {
         batch: u64,
     ) {
         let anon = which == list::ACTIVE_ANON;
-        let to = list::classic(anon, false);
+        let to = list::inactive(anon);
         let (mut taken, mut referenced) = (0, 0);
         let mut batch = self.isolate_lru_pages(lruvec, which, batch);
         for at in 0..batch.len() {
@@ -551,7 +551,7 @@ impl Mm {
                 Fate::Activate => {
                     met.activated += 1;
                     tally.moved(zone);
-                    self.lru_add(frame, list::classic(anon, true));
+                    self.lru_add(frame, list::active(anon));
                     if self.generation.anon_refault {
                         self.lruvecs[lruvec].nonresident_age += 1;
                     }
