@@ -649,7 +649,7 @@ impl Mm {
             bandwidth: self.writeback.avg_bandwidth,
         };
         let ratio = position.ratio();
-        self.update_bandwidth(cx.now(), &position, ratio);
+        self.writeback.update_bandwidth(cx.now(), &position, ratio);
         let Writeback { avg_bandwidth: bandwidth, dirty_ratelimit, .. } = self.writeback;
         if let Some(throttle) = self.queues.throttle(Device::Disk) {
             throttle.held(cx.now());
@@ -683,10 +683,12 @@ impl Mm {
         task.paused_at = Some(now + pause);
         Err(Wait::until(now + pause, WaitReason::Dirty).into())
     }
+}
 
+impl Writeback {
     /// `update_dirty_limit`: the limit rises at once, and falls slowly but not below the dirty pages.
     fn update_limit(&mut self, threshold: u64, dirty: u64) {
-        let limit = &mut self.writeback.limit;
+        let limit = &mut self.limit;
         if *limit < threshold {
             *limit = threshold;
         } else {
@@ -697,25 +699,22 @@ impl Mm {
     /// `wb_update_bandwidth`: updates the disk's write bandwidth, and the rate that keeps writers at the set
     /// point.
     fn update_bandwidth(&mut self, now: u64, position: &Position, ratio: u64) {
-        let elapsed = now.saturating_sub(self.writeback.stamp);
+        let elapsed = now.saturating_sub(self.stamp);
         if elapsed < BANDWIDTH_INTERVAL {
             return;
         }
         self.update_limit(position.threshold, position.dirty);
-        let w = &mut self.writeback;
-        let fresh = elapsed > 1_000_000_000 && w.stamp_dirtied == w.dirtied;
-        let written = w.written - w.stamp_written;
-        let dirtied = w.dirtied - w.stamp_dirtied;
-        (w.stamp, w.stamp_written, w.stamp_dirtied) = (now, w.written, w.dirtied);
+        let fresh = elapsed > 1_000_000_000 && self.stamp_dirtied == self.dirtied;
+        let written = self.written - self.stamp_written;
+        let dirtied = self.dirtied - self.stamp_dirtied;
+        (self.stamp, self.stamp_written, self.stamp_dirtied) = (now, self.written, self.dirtied);
         if fresh || elapsed > 10_000_000_000 {
             return;
         }
-        w.update_dirty_ratelimit(position, ratio, dirtied, elapsed);
-        w.update_write_bandwidth(written, elapsed);
+        self.update_dirty_ratelimit(position, ratio, dirtied, elapsed);
+        self.update_write_bandwidth(written, elapsed);
     }
-}
 
-impl Writeback {
     /// `wb_update_write_bandwidth`: a running mean over some four seconds, and a second mean that follows the
     /// first only while the first moves further away from it.
     fn update_write_bandwidth(&mut self, written: u64, elapsed: u64) {
@@ -889,11 +888,11 @@ mod tests {
     fn the_limit_follows_up_at_once_and_down_slowly() {
         let mut mm = Mm::new(&Config::new(Generation::linux_6_1(), vec![100_000]));
         mm.writeback.limit = 0;
-        mm.update_limit(3200, 0);
+        mm.writeback.update_limit(3200, 0);
         assert_eq!(mm.writeback.limit, 3200);
-        mm.update_limit(0, 0);
+        mm.writeback.update_limit(0, 0);
         assert_eq!(mm.writeback.limit, 3100);
-        mm.update_limit(0, 3068);
+        mm.writeback.update_limit(0, 3068);
         assert_eq!(mm.writeback.limit, 3099, "not below what is dirty");
     }
 }
