@@ -424,9 +424,7 @@ impl Mm {
                 for number in [Some(vma.object), vma.copies].into_iter().flatten() {
                     named += 1;
                     let object = self.objects.get(number).filter(|object| object.live);
-                    let mapping = object.and_then(|object| {
-                        object.mappings.iter().position(|m| m.process == process && m.region == id)
-                    });
+                    let mapping = object.and_then(|object| object.mapping(process, id));
                     ensure!(
                         mapping.is_some(),
                         "region {id} of process {process} maps object {number}, which does not know"

@@ -215,8 +215,7 @@ impl Mm {
 
     /// Removes a file's pages from one page table; they stay in the page cache.
     fn zap_file_pages(&mut self, cx: &mut Cx, number: u32, process: usize, region: u32) {
-        let mappings = &self.objects[number].mappings;
-        if let Some(which) = mappings.iter().position(|m| m.process == process && m.region == region) {
+        if let Some(which) = self.objects[number].mapping(process, region) {
             self.zap_ptes(number, which);
         }
         cx.spend(u64::from(self.objects[number].pages) * self.costs.walk);

@@ -250,10 +250,7 @@ impl Mm {
     /// Removes one mapping of an object (`zap_page_range`).
     fn zap(&mut self, cx: &mut Cx, process: usize, region: u32, number: u32) {
         let object = &mut self.objects[number];
-        let Some(which) = object.mappings.iter().position(|m| m.process == process && m.region == region)
-        else {
-            return;
-        };
+        let Some(which) = object.mapping(process, region) else { return };
         let (pages, file) = (object.pages, object.file);
         if file {
             self.zap_ptes(number, which);
@@ -535,7 +532,10 @@ impl Mm {
         self.in_lru_fault = vma.has_recency();
         let done = match copies {
             Some(copies) => self.private_fault(cx, fault, object, copies),
-            None if self.objects[object].file => self.file_fault(cx, fault, object, fault.write),
+            None if self.objects[object].file => {
+                // The mapping whose bits are in the entries is the first.
+                self.file_fault(cx, fault, object, direct.then_some(0), fault.write)
+            }
             None => self.anon_fault(cx, fault, object),
         };
         self.in_lru_fault = false;
@@ -560,7 +560,7 @@ impl Mm {
             return self.anon_fault(cx, fault, copies);
         }
         if fault.stage != Stage::Copying {
-            self.file_fault(cx, fault, file, false)?;
+            self.file_fault(cx, fault, file, None, false)?;
             if !fault.write {
                 return Ok(());
             }
@@ -669,14 +669,20 @@ impl Mm {
         }
     }
 
-    /// A fault on a file mapping (`filemap_fault`, `page_mkwrite`).
+    /// A fault on a file mapping (`filemap_fault`, `page_mkwrite`), the number of which may be known.
     #[inline(always)]
-    fn file_fault(&mut self, cx: &mut Cx, fault: &mut Fault, number: u32, write: bool) -> Done {
+    fn file_fault(
+        &mut self,
+        cx: &mut Cx,
+        fault: &mut Fault,
+        number: u32,
+        which: Option<usize>,
+        write: bool,
+    ) -> Done {
         let Fault { region: id, page, .. } = *fault;
         let object = &self.objects[number];
         let slot = object.base + page;
-        let which = object.mappings.iter().position(|m| m.process == cx.process && m.region == id.0);
-        let Some(which) = which else { return Err(Stop::Bad) };
+        let Some(which) = which.or_else(|| object.mapping(cx.process, id.0)) else { return Err(Stop::Bad) };
         let e = self.entries[slot as usize];
         let mapped_here = match which {
             0 => e & entry::MAPPED != 0,

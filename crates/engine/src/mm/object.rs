@@ -41,6 +41,11 @@ pub(crate) struct Object {
 }
 
 impl Object {
+    /// Which of its mappings a region is.
+    pub(super) fn mapping(&self, process: usize, region: u32) -> Option<usize> {
+        self.mappings.iter().position(|mapping| mapping.process == process && mapping.region == region)
+    }
+
     /// Whether a mapping other than the first has the page.
     #[inline]
     pub(super) fn is_mapped_elsewhere(&self, page: u32) -> bool {
