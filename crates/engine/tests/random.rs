@@ -369,6 +369,9 @@ impl Machine {
 
     /// Ends everything; nothing may be left behind.
     fn clear(&mut self) {
+        for task in 0..=self.flusher {
+            self.mm.end_plug(task);
+        }
         for process in 0..self.processes {
             self.mm.exit(&mut Cx::new(0, 0, process, self.now));
         }

@@ -160,6 +160,7 @@ impl Machine {
             let life = self.tasks[task].at - self.threads[thread].started;
             debug_assert_eq!(total(&self.threads[thread].spent), life, "a thread's time does not add up");
         }
+        self.mm.end_plug(self.tasks[task].number);
         self.tasks[task].state = State::Dead;
         self.tasks[task].sleep += 1;
         self.cpus.set(task, 0);

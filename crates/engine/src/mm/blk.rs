@@ -21,6 +21,8 @@ const MOST_REQUESTS: u32 = NR_REQUESTS / 2 * 3;
 /// (`dd_limit_depth`).
 const MQ_REQUESTS: u32 = 256;
 const MQ_WRITES: u32 = MQ_REQUESTS / 4 * 3;
+/// BLK_MAX_REQUEST_COUNT: requests that a task collects before it sends them.
+const PLUG_REQUESTS: usize = 32;
 
 /// Requests that a task may send to a full queue after it has waited for a place in it (`ioc_batching`).
 #[derive(Debug, Default)]
@@ -41,6 +43,17 @@ pub(super) struct Write {
     pub(super) most: u32,
 }
 
+/// Requests that a task collects before it sends them (`struct blk_plug`).
+#[derive(Debug)]
+struct Plug {
+    task: usize,
+    requests: Vec<Io>,
+    /// Requests that were not merged with the one before.
+    count: usize,
+    /// The last one: its device, the place where it ends, its pages and its number.
+    last: Option<(Device, u64, u32, u64)>,
+}
+
 /// The queues of the disk and of swap.
 #[derive(Debug)]
 pub(crate) struct WriteQueues {
@@ -51,9 +64,8 @@ pub(crate) struct WriteQueues {
     /// The youngest request of each device: the place where it ends, its pages and its number. A request that
     /// begins there is merged with it.
     youngest: [Option<(u64, u32, u64)>; 2],
-    /// With the multi-queue block layer: the task whose plug holds the youngest request. Requests of other
-    /// tasks are not merged with it, nor are those that this task sends after it slept.
-    plugged: Option<usize>,
+    /// With the multi-queue block layer: the requests that tasks in reclaim collect.
+    plugs: Vec<Plug>,
     congested: [bool; 2],
     /// Writeback throttling of each device, with the multi-queue block layer.
     throttles: Option<[Throttle; 2]>,
@@ -68,7 +80,7 @@ impl WriteQueues {
             shared: config.swap_on_disk,
             requests: [0; 2],
             youngest: [None; 2],
-            plugged: None,
+            plugs: Vec::new(),
             congested: [false; 2],
             throttles: (config.generation.blk_mq)
                 .then(|| [throttle(config.rotational), throttle(config.swap_rotational)]),
@@ -126,9 +138,23 @@ impl WriteQueues {
         !self.held[self.of(device)][writer.kind()].is_empty()
     }
 
-    /// Begins to collect the writes of a task (`blk_start_plug`), or those of nobody in particular.
-    pub(super) fn plug(&mut self, task: Option<usize>) {
-        self.plugged = task;
+    /// Begins to collect the writes of a task (`blk_start_plug`). Without the multi-queue layer all writes are
+    /// merged with the youngest, whoever sent it.
+    pub(super) fn plug(&mut self, task: usize) {
+        if self.throttles.is_some() && self.plug_of(task).is_none() {
+            self.plugs.push(Plug { task, requests: Vec::new(), count: 0, last: None });
+        }
+    }
+
+    fn plug_of(&mut self, task: usize) -> Option<&mut Plug> {
+        self.plugs.iter_mut().find(|plug| plug.task == task)
+    }
+
+    /// Sends what a task has collected (`blk_finish_plug`; `sched_submit_work` for one that sleeps).
+    pub(super) fn unplug(&mut self, task: usize, outbox: &mut Vec<Io>) {
+        if let Some(at) = self.plugs.iter().position(|plug| plug.task == task) {
+            outbox.append(&mut self.plugs.swap_remove(at).requests);
+        }
     }
 
     /// Adds a write of a task, and returns whether it was merged with the request before it.
@@ -140,18 +166,30 @@ impl WriteQueues {
         is_under_way: impl Fn(u64) -> bool,
     ) -> bool {
         let &Write { id, device, start, pages, most } = write;
-        let (which, mq) = (self.of(device), self.throttles.is_some());
-        let joins = !mq || self.plugged == Some(task);
-        // The block layer merges neighbours, which take one place in the queue.
+        let end = start + u64::from(pages);
+        if self.throttles.is_some() {
+            // The block layer merges neighbours, which take one place in the queue, while they are collected.
+            let Some(plug) = self.plug_of(task) else { return false };
+            let merged = match plug.last {
+                Some((on, to, size, first)) if (on, to) == (device, start) && size + pages <= most => {
+                    Some((size, first))
+                }
+                _ => None,
+            };
+            let (size, first) = merged.unwrap_or((0, id));
+            plug.last = Some((device, end, size + pages, first));
+            return merged.is_some();
+        }
         let merged = match self.youngest[device as usize] {
-            Some((end, size, first)) if joins && end == start && size + pages <= most => {
+            Some((to, size, first)) if to == start && size + pages <= most => {
                 is_under_way(first).then_some((size, first))
             }
             _ => None,
         };
         let (size, first) = merged.unwrap_or((0, id));
-        self.youngest[device as usize] = Some((start + u64::from(pages), size + pages, first));
-        if merged.is_none() && !mq {
+        self.youngest[device as usize] = Some((end, size + pages, first));
+        if merged.is_none() {
+            let which = self.of(device);
             self.requests[which] += 1;
             batch.left = batch.left.saturating_sub(1);
             self.congested[which] |= self.requests[which] >= CONGESTION_ON;
@@ -159,12 +197,45 @@ impl WriteQueues {
         merged.is_some()
     }
 
-    /// With the multi-queue block layer, a request goes to the device as soon as writeback throttling lets
-    /// it; its writer waits until then.
-    pub(super) fn hold(&mut self, io: Io, queued: Queued, writer: Writer, now: u64, outbox: &mut Vec<Io>) {
+    /// With the multi-queue block layer: takes a request of a task, which is collected if the task does that,
+    /// and goes to the device at once otherwise, as soon as writeback throttling lets it; its writer waits
+    /// until then.
+    pub(super) fn hold(&mut self, io: Io, queued: Queued, task: usize, now: u64, outbox: &mut Vec<Io>) {
         let which = self.of(io.device);
-        self.held[which][writer.kind()].push_back((io, queued));
-        self.send_held(which, now, outbox);
+        let (writer, new) = match queued {
+            Queued::Write(writer) => (writer, true),
+            Queued::Merged(writer) => (writer, false),
+            Queued::Apart => return outbox.push(io),
+        };
+        let waits = !self.held[which][writer.kind()].is_empty();
+        let throttled = waits || (new && self.mq_room(which, writer, now) == 0);
+        if throttled {
+            // The task sleeps, and sends what it has. What it writes after that may join this request.
+            if let Some(plug) = self.plug_of(task) {
+                outbox.append(&mut plug.requests);
+                plug.count = 0;
+            }
+            self.held[which][writer.kind()].push_back((io, queued));
+            return;
+        }
+        if new {
+            self.sent(which, writer, now);
+        }
+        let Some(plug) = self.plug_of(task) else { return outbox.push(io) };
+        if new && plug.count >= PLUG_REQUESTS {
+            outbox.append(&mut plug.requests);
+            plug.count = 0;
+        }
+        plug.count += usize::from(new);
+        plug.requests.push(io);
+    }
+
+    /// Counts a request that writeback throttling has let pass.
+    fn sent(&mut self, which: usize, writer: Writer, now: u64) {
+        self.requests[which] += 1;
+        if let Some(throttles) = &mut self.throttles {
+            throttles[which].sent(writer, now);
+        }
     }
 
     /// Sends a device the held requests that may be sent.
@@ -175,10 +246,7 @@ impl WriteQueues {
                     if self.mq_room(which, writer, now) == 0 {
                         break;
                     }
-                    self.requests[which] += 1;
-                    if let Some(throttles) = &mut self.throttles {
-                        throttles[which].sent(writer, now);
-                    }
+                    self.sent(which, writer, now);
                 }
                 self.held[which][kind].pop_front();
                 outbox.push(io);
@@ -209,5 +277,51 @@ impl WriteQueues {
             return &[WaitChannel::Request, WaitChannel::Room];
         }
         if self.requests[which] < NR_REQUESTS { &[WaitChannel::Request] } else { &[] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Generation;
+
+    /// kswapd writes pages to some places of swap. Returns the numbers of the requests that went to the device
+    /// by then, and of those that did once it had ended what it does.
+    fn sent(places: &[u64], plugged: bool) -> (Vec<u64>, Vec<u64>) {
+        let generation = Generation::named("linux-6.1").unwrap();
+        let mut queues = WriteQueues::new(&Config::new(generation, vec![1 << 16]));
+        let (mut outbox, mut batch) = (Vec::new(), Batch::default());
+        if plugged {
+            queues.plug(0);
+        }
+        for (id, &start) in (1..).zip(places) {
+            let write = Write { id, device: Device::Swap, start, pages: 1, most: 320 };
+            let merged = queues.add(&write, 0, &mut batch, |_| true);
+            let io = Io { id, device: Device::Swap, write: true, sync: false, start, pages: 1 };
+            let queued = if merged { Queued::Merged(Writer::Kswapd) } else { Queued::Write(Writer::Kswapd) };
+            queues.hold(io, queued, 0, 0, &mut outbox);
+        }
+        let ids = |outbox: &[Io]| outbox.iter().map(|io| io.id).collect();
+        let before = ids(&outbox);
+        queues.unplug(0, &mut outbox);
+        (before, ids(&outbox))
+    }
+
+    #[test]
+    fn who_collects_sends_when_done() {
+        assert_eq!(sent(&[7, 3, 9], true), (vec![], vec![1, 2, 3]));
+        assert_eq!(sent(&[7, 3, 9], false), (vec![1, 2, 3], vec![1, 2, 3]));
+    }
+
+    #[test]
+    fn neighbours_that_are_collected_take_one_place() {
+        // Writeback throttling lets 16 requests of kswapd pass.
+        let apart: Vec<u64> = (0..20).map(|n| 2 * n).collect();
+        let neighbours: Vec<u64> = (0..20).collect();
+        let (before, after) = sent(&apart, true);
+        assert_eq!(before, (1..=16).collect::<Vec<_>>(), "the task sleeps for the seventeenth");
+        assert_eq!(after, before, "four are held");
+        assert_eq!(sent(&neighbours, true), (vec![], (1..=20).collect()));
+        assert_eq!(sent(&neighbours, false).1.len(), 16, "nothing is merged that is not collected");
     }
 }

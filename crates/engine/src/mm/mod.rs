@@ -481,8 +481,8 @@ impl Mm {
                 }
                 self.outbox.push(io);
             }
-            Queued::Merged(writer) | Queued::Write(writer) if self.generation.blk_mq => {
-                self.queues.hold(io, queued, writer, cx.now(), &mut self.outbox);
+            Queued::Merged(_) | Queued::Write(_) if self.generation.blk_mq => {
+                self.queues.hold(io, queued, cx.task, cx.now(), &mut self.outbox);
             }
             Queued::Merged(_) | Queued::Write(_) => self.outbox.push(io),
         }

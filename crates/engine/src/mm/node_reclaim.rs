@@ -93,7 +93,7 @@ impl Mm {
         loop {
             let scanned = scan.scanned;
             if shrink.poll(self, cx, scan, lruvec).is_ok() || scan.scanned == scanned {
-                return;
+                return self.end_plug(cx.task);
             }
         }
     }

@@ -355,7 +355,6 @@ impl Mm {
                 }
                 let pages = part.len() as u32;
                 self.submit_write(cx, (part[0].0, part[0].1), pages, frames, false, writer);
-                self.queues.plug(Some(cx.task));
             }
         }
         pages.clear();
@@ -422,7 +421,6 @@ impl Mm {
     /// Submits a bio in requests of the largest size. Returns the number of the last one, which carries all
     /// pages.
     fn submit_bio(&mut self, cx: &mut Cx, start: u32, frames: Vec<u32>, sync: bool, writer: Writer) -> u64 {
-        self.queues.plug(None);
         let most = self.generation.request_pages;
         let (mut at, mut left) = (u64::from(start), frames.len() as u32);
         while left > most {

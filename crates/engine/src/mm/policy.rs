@@ -139,6 +139,7 @@ pub(crate) trait Policy: Debug + Sync {
         _active: bool,
     ) {
         let _ = ShrinkLruvec::default().poll(mm, cx, scan, lruvec);
+        mm.end_plug(cx.task);
     }
 
     /// Ends a run of reclaim over an lruvec.

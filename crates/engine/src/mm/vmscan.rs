@@ -111,8 +111,6 @@ impl ScanControl {
 /// The shrinking of one lruvec at the priority of a [`ScanControl`] (`mm/vmscan.c:shrink_lruvec`).
 #[derive(Debug, Default)]
 pub(crate) struct ShrinkLruvec {
-    /// It collects its writes, and has not slept since it began to.
-    plugged: bool,
     /// How far the policy has come.
     pass: Option<Box<dyn Kept>>,
 }
@@ -277,13 +275,12 @@ impl ShrinkLruvec {
         scan: &mut ScanControl,
         lruvec: usize,
     ) -> Result<(), Wait> {
-        if !self.plugged {
-            self.plugged = true;
-            mm.queues.plug(None);
-        }
+        mm.queues.plug(cx.task);
         let done = mm.generation.policy.shrink_lruvec(mm, cx, scan, lruvec, &mut self.pass);
         // A task that sleeps sends the writes that it has collected, one that yields does not.
-        self.plugged = done.is_err_and(|wait| wait.why == WaitReason::Yield);
+        if !done.is_err_and(|wait| wait.why == WaitReason::Yield) {
+            mm.end_plug(cx.task);
+        }
         done
     }
 }
@@ -410,6 +407,12 @@ impl DirectReclaim {
 }
 
 impl Mm {
+    /// Sends the writes that a task has collected, if it has. A caller that gives up a call that is under way
+    /// says so with this.
+    pub fn end_plug(&mut self, task: usize) {
+        self.queues.unplug(task, &mut self.outbox);
+    }
+
     /// The lruvecs of a zonelist, each once, in the order of the list.
     fn lruvecs_of(&self, ac: &AllocContext) -> Vec<usize> {
         let mut lruvecs = Vec::new();
