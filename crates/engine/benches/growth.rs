@@ -1,10 +1,11 @@
-//! How the cost of a run grows with the simulated host: CPU time and memory over pages, actors, threads, nodes
-//! and samples, each over a range, with the exponent of the growth.
+//! How the cost of a run grows with the simulated host: CPU time and memory over pages, actors, threads,
+//! nodes and samples, each over a range, with the exponent of the growth.
 //!
 //! `cargo bench -p lotsfree-engine --bench growth [-- AXIS…]`, where AXIS is one of `pages`, `actors`,
-//! `threads`, `nodes`, `samples`; all of them if none is given. Every case runs in a process of its own, which
-//! prints its CPU time and the most memory it had. An exponent is the slope between the figures' logarithms, 1
-//! being growth in proportion: in each row from the row before, at the end of a line through all.
+//! `threads`, `nodes`, `samples`; all of them if none is given. Every case runs in a process of its own,
+//! which prints its CPU time and the most memory it had. An exponent is the slope between the figures'
+//! logarithms, 1 being growth in proportion: in each row from the row before, at the end of a line through
+//! all.
 
 #![allow(clippy::print_stdout)]
 

@@ -252,6 +252,8 @@ pub struct Generation {
     pub blk_mq: bool,
     /// Pages of the largest request: `max_sectors_kb` is 512, or 1280 from 4.3 on (`BLK_DEF_MAX_SECTORS`).
     pub request_pages: u32,
+    /// Requests that a task collects before it sends them: 16, or 32 from 5.16 on (`BLK_MAX_REQUEST_COUNT`).
+    pub plug_requests: u32,
     /// Sixteen fruitless runs put kswapd to sleep (4.12, c73322d098e4). Otherwise a zone is given up after
     /// six times its reclaimable pages were scanned in vain.
     pub kswapd_failures: bool,
@@ -408,6 +410,7 @@ impl Generation {
             first_pages: None,
             blk_mq: false,
             request_pages: 128,
+            plug_requests: 16,
             kswapd_failures: false,
             file_write: FileWrite::KswapdInNeed,
             unreclaimable_mark: true,
@@ -563,6 +566,7 @@ impl Generation {
             spares_congested: false,
             anon_refault: true,
             retried_is_major: true,
+            plug_requests: 32,
             ..Self::linux_5_4()
         }
     }

@@ -1,5 +1,5 @@
-//! The queues of write requests to devices (`block/blk-core.c`, `block/blk-mq.c`), up to the device's own, which
-//! is in `machine/device.rs`. Reads have a place of their own that is never full.
+//! The queues of write requests to devices (`block/blk-core.c`, `block/blk-mq.c`), up to the device's own,
+//! which is in `machine/device.rs`. Reads have a place of their own that is never full.
 
 use std::collections::VecDeque;
 
@@ -21,8 +21,9 @@ const MOST_REQUESTS: u32 = NR_REQUESTS / 2 * 3;
 /// (`dd_limit_depth`).
 const MQ_REQUESTS: u32 = 256;
 const MQ_WRITES: u32 = MQ_REQUESTS / 4 * 3;
-/// BLK_MAX_REQUEST_COUNT: requests that a task collects before it sends them.
-const PLUG_REQUESTS: usize = 32;
+/// BLK_PLUG_FLUSH_SIZE, 128 KiB in pages: a task whose last request is as large sends what it has collected
+/// before it adds another.
+const PLUG_FLUSH_SIZE: u32 = 32;
 
 /// Requests that a task may send to a full queue after it has waited for a place in it (`ioc_batching`).
 #[derive(Debug, Default)]
@@ -49,9 +50,11 @@ struct Plug {
     task: usize,
     requests: Vec<Io>,
     /// Requests that were not merged with the one before.
-    count: usize,
-    /// The last one: its device, the place where it ends, its pages and its number.
-    last: Option<(Device, u64, u32, u64)>,
+    count: u32,
+    /// The last one: its device, the place where it ends, and its pages.
+    last: Option<(Device, u64, u32)>,
+    /// The one before that was large enough to be sent.
+    large: bool,
 }
 
 /// The queues of the disk and of swap.
@@ -66,6 +69,8 @@ pub(crate) struct WriteQueues {
     youngest: [Option<(u64, u32, u64)>; 2],
     /// With the multi-queue block layer: the requests that tasks in reclaim collect.
     plugs: Vec<Plug>,
+    /// BLK_MAX_REQUEST_COUNT: the most requests that a task collects.
+    plug_requests: u32,
     congested: [bool; 2],
     /// Writeback throttling of each device, with the multi-queue block layer.
     throttles: Option<[Throttle; 2]>,
@@ -81,6 +86,7 @@ impl WriteQueues {
             requests: [0; 2],
             youngest: [None; 2],
             plugs: Vec::new(),
+            plug_requests: config.generation.plug_requests,
             congested: [false; 2],
             throttles: (config.generation.blk_mq)
                 .then(|| [throttle(config.rotational), throttle(config.swap_rotational)]),
@@ -138,11 +144,11 @@ impl WriteQueues {
         !self.held[self.of(device)][writer.kind()].is_empty()
     }
 
-    /// Begins to collect the writes of a task (`blk_start_plug`). Without the multi-queue layer all writes are
-    /// merged with the youngest, whoever sent it.
+    /// Begins to collect the writes of a task (`blk_start_plug`). Without the multi-queue layer all writes
+    /// are merged with the youngest, whoever sent it.
     pub(super) fn plug(&mut self, task: usize) {
         if self.throttles.is_some() && self.plug_of(task).is_none() {
-            self.plugs.push(Plug { task, requests: Vec::new(), count: 0, last: None });
+            self.plugs.push(Plug { task, requests: Vec::new(), count: 0, last: None, large: false });
         }
     }
 
@@ -170,15 +176,12 @@ impl WriteQueues {
         if self.throttles.is_some() {
             // The block layer merges neighbours, which take one place in the queue, while they are collected.
             let Some(plug) = self.plug_of(task) else { return false };
-            let merged = match plug.last {
-                Some((on, to, size, first)) if (on, to) == (device, start) && size + pages <= most => {
-                    Some((size, first))
-                }
-                _ => None,
-            };
-            let (size, first) = merged.unwrap_or((0, id));
-            plug.last = Some((device, end, size + pages, first));
-            return merged.is_some();
+            let size = plug.last.map_or(0, |(.., size)| size);
+            let merged =
+                plug.last.is_some_and(|(on, to, _)| (on, to) == (device, start)) && size + pages <= most;
+            plug.large = !merged && size >= PLUG_FLUSH_SIZE;
+            plug.last = Some((device, end, if merged { size + pages } else { pages }));
+            return merged;
         }
         let merged = match self.youngest[device as usize] {
             Some((to, size, first)) if to == start && size + pages <= most => {
@@ -221,12 +224,14 @@ impl WriteQueues {
         if new {
             self.sent(which, writer, now);
         }
-        let Some(plug) = self.plug_of(task) else { return outbox.push(io) };
-        if new && plug.count >= PLUG_REQUESTS {
+        let Some(plug) = self.plugs.iter_mut().find(|plug| plug.task == task) else {
+            return outbox.push(io);
+        };
+        if new && (plug.count >= self.plug_requests || plug.large) {
             outbox.append(&mut plug.requests);
             plug.count = 0;
         }
-        plug.count += usize::from(new);
+        plug.count += u32::from(new);
         plug.requests.push(io);
     }
 
@@ -285,8 +290,8 @@ mod tests {
     use super::*;
     use crate::Generation;
 
-    /// kswapd writes pages to some places of swap. Returns the numbers of the requests that went to the device
-    /// by then, and of those that did once it had ended what it does.
+    /// kswapd writes pages to some places of swap. Returns the numbers of the requests that went to the
+    /// device by then, and of those that did once it had ended what it does.
     fn sent(places: &[u64], plugged: bool) -> (Vec<u64>, Vec<u64>) {
         let generation = Generation::named("linux-6.1").unwrap();
         let mut queues = WriteQueues::new(&Config::new(generation, vec![1 << 16]));
@@ -311,6 +316,13 @@ mod tests {
     fn who_collects_sends_when_done() {
         assert_eq!(sent(&[7, 3, 9], true), (vec![], vec![1, 2, 3]));
         assert_eq!(sent(&[7, 3, 9], false), (vec![1, 2, 3], vec![1, 2, 3]));
+    }
+
+    #[test]
+    fn a_large_request_is_sent_before_another_is_added() {
+        let places = |neighbours: u64| (0..neighbours).chain([1000]).collect::<Vec<u64>>();
+        assert!(sent(&places(31), true).0.is_empty());
+        assert_eq!(sent(&places(32), true).0, (1..=32).collect::<Vec<_>>());
     }
 
     #[test]

@@ -163,8 +163,8 @@ pub(crate) struct Lruvec {
     pub(crate) zones: Vec<usize>,
     pub(crate) node: usize,
     pub(crate) flags: ReclaimFlags,
-    /// Pages evicted, and pages activated (`nonresident_age`; `inactive_age` before 5.9), if the policy counts
-    /// them.
+    /// Pages evicted, and pages activated (`nonresident_age`; `inactive_age` before 5.9), if the policy
+    /// counts them.
     pub(crate) nonresident_age: u64,
     /// What the policy remembers ([`Policy::state`]).
     pub(super) state: Box<dyn Kept>,

@@ -1,5 +1,5 @@
-//! Objects: files and pieces of anonymous memory, and the slots of their pages' entries (`struct inode` with its
-//! `address_space`, `struct anon_vma`).
+//! Objects: files and pieces of anonymous memory, and the slots of their pages' entries (`struct inode` with
+//! its `address_space`, `struct anon_vma`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Index, IndexMut};
