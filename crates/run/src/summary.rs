@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::sync::Arc;
 
 use lotsfree_kernel_files::counters::{
     Counter, MemoryStat, Values, Vmstat, groups, memory_stat as g, vmstat as v,
@@ -304,10 +303,11 @@ fn present<'a>(samples: &'a Samples, name: &str, rows: Range<usize>) -> impl Ite
 fn actors(run: &Run, window: Window) -> (Vec<ActorFigures>, Option<Window>) {
     let mut figures: Vec<(ActorFigures, Histogram)> = Vec::new();
     let mut places = HashMap::new();
-    for (actor, role) in run.intervals().actors() {
+    let named = run.intervals().actors();
+    for (actor, role) in &named {
         let figure = ActorFigures { actor: actor.to_string(), role: role.to_string(), ..Default::default() };
         figures.push((figure, Histogram::default()));
-        places.insert((actor, role), figures.len() - 1);
+        places.insert((&**actor, &**role), figures.len() - 1);
     }
     let mut counted: Option<Window> = None;
     for interval in run.intervals().iter() {
@@ -316,7 +316,7 @@ fn actors(run: &Run, window: Window) -> (Vec<ActorFigures>, Option<Window>) {
         }
         let all = counted.get_or_insert(Window { from: interval.from, to: interval.at });
         (all.from, all.to) = (all.from.min(interval.from), all.to.max(interval.at));
-        let place = places.get(&(Arc::clone(&interval.actor), Arc::clone(&interval.role)));
+        let place = places.get(&(&*interval.actor, &*interval.role));
         let Some((figure, latency)) = place.and_then(|place| figures.get_mut(*place)) else { continue };
         let add = |to: &mut u64, what: u64| *to = to.saturating_add(what);
         add(&mut figure.operations, interval.operations);

@@ -57,6 +57,14 @@ struct Plug {
     large: bool,
 }
 
+impl Plug {
+    /// Sends what is collected.
+    fn flush(&mut self, outbox: &mut Vec<Io>) {
+        outbox.append(&mut self.requests);
+        self.count = 0;
+    }
+}
+
 /// The queues of the disk and of swap.
 #[derive(Debug)]
 pub(crate) struct WriteQueues {
@@ -159,7 +167,7 @@ impl WriteQueues {
     /// Sends what a task has collected (`blk_finish_plug`; `sched_submit_work` for one that sleeps).
     pub(super) fn unplug(&mut self, task: usize, outbox: &mut Vec<Io>) {
         if let Some(at) = self.plugs.iter().position(|plug| plug.task == task) {
-            outbox.append(&mut self.plugs.swap_remove(at).requests);
+            self.plugs.swap_remove(at).flush(outbox);
         }
     }
 
@@ -203,20 +211,23 @@ impl WriteQueues {
     /// With the multi-queue block layer: takes a request of a task, which is collected if the task does that,
     /// and goes to the device at once otherwise, as soon as writeback throttling lets it; its writer waits
     /// until then.
-    pub(super) fn hold(&mut self, io: Io, queued: Queued, task: usize, now: u64, outbox: &mut Vec<Io>) {
-        let which = self.of(io.device);
-        let (writer, new) = match queued {
-            Queued::Write(writer) => (writer, true),
-            Queued::Merged(writer) => (writer, false),
-            Queued::Apart => return outbox.push(io),
-        };
+    pub(super) fn hold(
+        &mut self,
+        io: Io,
+        queued: Queued,
+        writer: Writer,
+        task: usize,
+        now: u64,
+        outbox: &mut Vec<Io>,
+    ) {
+        let (which, most) = (self.of(io.device), self.plug_requests);
+        let new = matches!(queued, Queued::Write(_));
         let waits = !self.held[which][writer.kind()].is_empty();
         let throttled = waits || (new && self.mq_room(which, writer, now) == 0);
         if throttled {
             // The task sleeps, and sends what it has. What it writes after that may join this request.
             if let Some(plug) = self.plug_of(task) {
-                outbox.append(&mut plug.requests);
-                plug.count = 0;
+                plug.flush(outbox);
             }
             self.held[which][writer.kind()].push_back((io, queued));
             return;
@@ -224,12 +235,9 @@ impl WriteQueues {
         if new {
             self.sent(which, writer, now);
         }
-        let Some(plug) = self.plugs.iter_mut().find(|plug| plug.task == task) else {
-            return outbox.push(io);
-        };
-        if new && (plug.count >= self.plug_requests || plug.large) {
-            outbox.append(&mut plug.requests);
-            plug.count = 0;
+        let Some(plug) = self.plug_of(task) else { return outbox.push(io) };
+        if new && (plug.count >= most || plug.large) {
+            plug.flush(outbox);
         }
         plug.count += u32::from(new);
         plug.requests.push(io);
@@ -290,8 +298,8 @@ mod tests {
     use super::*;
     use crate::Generation;
 
-    /// kswapd writes pages to some places of swap. Returns the numbers of the requests that went to the
-    /// device by then, and of those that did once it had ended what it does.
+    /// kswapd writes pages to some places of swap. Returns the numbers of the requests that are at the device
+    /// before it ends its plug, and after.
     fn sent(places: &[u64], plugged: bool) -> (Vec<u64>, Vec<u64>) {
         let generation = Generation::named("linux-6.1").unwrap();
         let mut queues = WriteQueues::new(&Config::new(generation, vec![1 << 16]));
@@ -304,7 +312,7 @@ mod tests {
             let merged = queues.add(&write, 0, &mut batch, |_| true);
             let io = Io { id, device: Device::Swap, write: true, sync: false, start, pages: 1 };
             let queued = if merged { Queued::Merged(Writer::Kswapd) } else { Queued::Write(Writer::Kswapd) };
-            queues.hold(io, queued, 0, 0, &mut outbox);
+            queues.hold(io, queued, Writer::Kswapd, 0, 0, &mut outbox);
         }
         let ids = |outbox: &[Io]| outbox.iter().map(|io| io.id).collect();
         let before = ids(&outbox);

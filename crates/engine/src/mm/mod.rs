@@ -40,8 +40,7 @@ pub(crate) mod workingset;
 mod check;
 mod kswapd;
 
-use std::collections::VecDeque;
-use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::{BTreeMap, VecDeque};
 
 pub use fadvise::{Fadvise, Madvise};
 pub use filemap::{Read, Write};
@@ -385,11 +384,10 @@ impl Flights {
     fn land(&mut self, id: u64) -> Option<Flight> {
         let index = usize::try_from(id.checked_sub(self.first)?).ok()?;
         let flight = self.queue.get_mut(index)?.take();
-        if let Some(Flight { io, .. }) = &flight
-            && let Entry::Occupied(read) = self.reads.entry((io.device, io.start))
-            && *read.get() == id
+        if let Some(Flight { io: Io { device, start, .. }, .. }) = flight
+            && self.reads.get(&(device, start)) == Some(&id)
         {
-            read.remove();
+            self.reads.remove(&(device, start));
         }
         while let Some(None) = self.queue.front() {
             self.queue.pop_front();
@@ -481,8 +479,8 @@ impl Mm {
                 }
                 self.outbox.push(io);
             }
-            Queued::Merged(_) | Queued::Write(_) if self.generation.blk_mq => {
-                self.queues.hold(io, queued, cx.task, cx.now(), &mut self.outbox);
+            Queued::Merged(writer) | Queued::Write(writer) if self.generation.blk_mq => {
+                self.queues.hold(io, queued, writer, cx.task, cx.now(), &mut self.outbox);
             }
             Queued::Merged(_) | Queued::Write(_) => self.outbox.push(io),
         }
