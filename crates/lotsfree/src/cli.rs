@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use lotsfree_lab::vm::Accelerator;
+use lotsfree_scenario::Generation;
 use lotsfree_size::{HugepagesInput, OvercommitInput, PagetablesInput, SwapInput, WatermarksInput};
 
 /// Why is the host slow although memory is free?
@@ -511,6 +512,23 @@ pub(crate) struct ValidateArgs {
     /// kernel in it, for that one alone
     #[arg(long, value_name = "FILE")]
     pub(crate) experiments: Option<PathBuf>,
+
+    /// Draw N experiments from seeds instead, and put records and page beside their runs
+    #[arg(long, value_name = "N", conflicts_with_all = ["experiments", "names", "recorded"])]
+    pub(crate) random: Option<u16>,
+
+    /// The first of the seeds; each of the others is one more
+    #[arg(long, value_name = "S", default_value_t = 1, requires = "random")]
+    pub(crate) seed: u64,
+
+    /// Kernels that take turns in executing what is drawn
+    #[arg(long, value_name = "GENERATION", value_delimiter = ',', requires = "random",
+          default_values = ["linux-6.1", "linux-6.12", "linux-6.12+mglru"])]
+    pub(crate) generations: Vec<Generation>,
+
+    /// Only write what is drawn to FILE, which --experiments reads
+    #[arg(long, value_name = "FILE", requires = "random")]
+    pub(crate) list: Option<PathBuf>,
 
     /// Directory for the runs; complete runs of kernels that it holds are reused
     #[arg(long, value_name = "DIR", default_value = "lab/runs/validation")]

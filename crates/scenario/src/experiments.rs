@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::{Document, LARGEST, Node, Place, Value};
 use crate::error::Collector;
+use crate::random::Random;
 use crate::read::read;
 use crate::{Errors, Generation};
 
@@ -34,6 +35,16 @@ pub struct Experiment {
     pub name: String,
     /// A scenario that ships, or the path of a file.
     pub scenario: String,
+    /// The scenario itself, of one that is no file; `scenario` is its name then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The seed from which [`Random`] drew it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// What it taught the model: its errors do not tell what the model is worth elsewhere. Without it, nobody
+    /// has made a rule by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taught: Option<String>,
     /// What executes it.
     #[serde(default)]
     pub on: Stand,
@@ -121,6 +132,60 @@ impl Experiments {
         found.ok_or_else(|| Errors::unreadable(file, "no experiments".to_owned()))
     }
 
+    /// Draws as many experiments, the first from `seed` and each other from the seed after the last; the
+    /// generations take turns.
+    pub fn random(count: u16, seed: u64, generations: &[Generation]) -> Self {
+        let of = |(seed, generation): (u64, &Generation)| {
+            let Random { text, about } = Random::of(seed, *generation);
+            let name = format!("random-{seed}");
+            Experiment {
+                scenario: name.clone(),
+                name,
+                text: Some(text),
+                seed: Some(seed),
+                taught: None,
+                on: Stand::Vm,
+                generations: vec![*generation],
+                variants: Vec::new(),
+                set: BTreeMap::new(),
+                about,
+                causes: Vec::new(),
+            }
+        };
+        // Which of them a seed has does not depend on where the list begins.
+        let turn =
+            |seed: u64| seed.checked_rem(generations.len() as u64).and_then(|n| generations.get(n as usize));
+        let seeds = (seed..).take(count.into());
+        let all = seeds.filter_map(|seed| Some((seed, turn(seed)?))).map(of).collect();
+        Experiments { repeats: twice(), left_out: Vec::new(), all }
+    }
+
+    /// The experiments as a file that [`parse`](Experiments::parse) reads, each with its scenario as people
+    /// write it.
+    pub fn to_toml(&self) -> String {
+        let mut out = format!("repeats = {}\n", self.repeats);
+        for experiment in &self.all {
+            let Experiment { name, scenario, text, seed, generations, about, .. } = experiment;
+            let quoted = |text: &str| toml::Value::from(text).to_string();
+            let generations: Vec<String> = generations.iter().map(|one| quoted(one.name())).collect();
+            out += &format!(
+                "\n[[experiment]]\nname        = {}\nscenario    = {}\n",
+                quoted(name),
+                quoted(scenario)
+            );
+            out += &format!("generations = [{}]\n", generations.join(", "));
+            if let Some(seed) = seed {
+                out += &format!("seed        = {seed}\n");
+            }
+            out += &format!("about       = {}\n", quoted(about));
+            if let Some(text) = text {
+                // No scenario that is drawn has three single quotes.
+                out += &format!("text        = '''\n{text}'''\n");
+            }
+        }
+        out
+    }
+
     fn check(&self, errors: &mut Collector) {
         if self.repeats == 0 {
             errors.add(Place::default(), "repeats", "0 runs show nothing; write 1 or more");
@@ -169,6 +234,19 @@ why         = "Because."
         assert_eq!((found.repeats, experiment.on, experiment.generations.len()), (3, Stand::Vm, 2));
         assert_eq!(experiment.set.get("machine.nodes").map(String::as_str), Some("[\"1 GiB\"]"));
         assert_eq!(experiment.causes.len(), 1);
+    }
+
+    #[test]
+    fn drawn_experiments_survive_their_file() {
+        let generations: Vec<Generation> =
+            ["linux-6.1", "linux-6.12+mglru"].map(|name| name.parse().unwrap()).into();
+        let drawn = Experiments::random(5, 40, &generations);
+        let again =
+            Experiments::parse(&drawn.to_toml(), "e.toml").unwrap_or_else(|errors| panic!("{errors}"));
+        assert_eq!(again, drawn);
+        let later = Experiments::random(2, 43, &generations);
+        assert_eq!(later.all, drawn.all[3..]);
+        assert_eq!(Experiments::random(5, 40, &[]).all, []);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use lotsfree_analysis::validation::{Drawn, Validation};
 use lotsfree_lab::{VirtualMachine, occupied, pagesets, reserved};
 use lotsfree_report::runs::{runs_pictures, validation_markdown, validation_tables};
 use lotsfree_run::{Run, Sample, State};
-use lotsfree_scenario::{Case, Experiment, Experiments, Generation, Occupied, Record, Stand};
+use lotsfree_scenario::{Case, Experiment, Experiments, Generation, Occupied, Record, Scenario, Stand};
 use lotsfree_storage::Access;
 
 use super::progress::Progress;
@@ -28,10 +28,15 @@ const BESIDE: &str = "pictures/validation";
 
 /// Executes experiments on kernels and on their models, and writes how much they differ.
 pub(super) fn run(arguments: &ValidateArgs) -> anyhow::Result<u8> {
-    let experiments = match &arguments.experiments {
-        Some(path) => Experiments::load(path)?,
-        None => Experiments::parse(EXPERIMENTS, "lab/validation.toml")?,
+    let experiments = match (&arguments.experiments, arguments.random) {
+        (_, Some(count)) => Experiments::random(count, arguments.seed, &arguments.generations),
+        (Some(path), None) => Experiments::load(path)?,
+        (None, None) => Experiments::parse(EXPERIMENTS, "lab/validation.toml")?,
     };
+    if let Some(list) = &arguments.list {
+        write(list, &experiments.to_toml())?;
+        return Ok(0);
+    }
     let chosen = if arguments.recorded { Vec::new() } else { chosen(&experiments, &arguments.names)? };
     lotsfree_storage::create_dir_all(&arguments.out).with_context(|| arguments.out.display().to_string())?;
     let signals = Signals::watch().context("cannot handle signals")?;
@@ -123,7 +128,10 @@ impl Bench<'_> {
 
     /// Its cases.
     fn cases(&self) -> anyhow::Result<Vec<Case>> {
-        let (_, scenario) = scenarios::load(&self.experiment.scenario)?;
+        let scenario = match &self.experiment.text {
+            Some(text) => Scenario::parse(text, &self.experiment.scenario)?,
+            None => scenarios::load(&self.experiment.scenario)?.1,
+        };
         let mut set: Vec<(String, String)> =
             self.experiment.set.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
         set.push(("generation".to_owned(), self.generation.name().to_owned()));

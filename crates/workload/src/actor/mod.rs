@@ -40,6 +40,7 @@ pub use file_reader::{FileReader, Order};
 pub use file_writer::FileWriter;
 pub use locality::{HotCold, Locality};
 pub use page_toucher::{HugePages, Locked, PageToucher};
+pub use rng::Rng;
 pub use segment_store::{Fill, SegmentStore};
 pub use sessions::{Sessions, Sharing};
 pub use trace::{Backing, Column, Format, OracleRecord, Trace};

@@ -5,11 +5,11 @@ use rand_xoshiro::rand_core::{Rng as _, SeedableRng};
 
 /// Random numbers of one thread: xoshiro256++, whose stream is its definition and cannot change.
 #[derive(Clone, Debug)]
-pub(crate) struct Rng(Xoshiro256PlusPlus);
+pub struct Rng(Xoshiro256PlusPlus);
 
 impl Rng {
     /// For thread `thread` of an actor: nearby seeds, names and threads give unrelated streams.
-    pub(crate) fn new(seed: u64, actor: &str, thread: u64) -> Rng {
+    pub fn new(seed: u64, actor: &str, thread: u64) -> Rng {
         let seed = mix(mix(mix(seed) ^ fnv1a(actor.as_bytes())) ^ thread);
         Rng(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
@@ -37,7 +37,7 @@ impl Rng {
 
     /// A number below `n`; 0 if `n` is 0.
     #[inline]
-    pub(crate) fn below(&mut self, n: u32) -> u32 {
+    pub fn below(&mut self, n: u32) -> u32 {
         self.split(u64::from(n)).0 as u32
     }
 
