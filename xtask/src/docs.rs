@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use lotsfree_analysis::validation::Validation;
 use lotsfree_report::runs::validation_markdown;
-use lotsfree_scenario::shipped::SHIPPED;
-use lotsfree_scenario::{Case, Errors, Experiments};
+use lotsfree_scenario::shipped::{self, SHIPPED};
+use lotsfree_scenario::{Case, Errors};
 use serde_json::json;
 
 use crate::accuracy;
@@ -59,7 +59,7 @@ fn refused(cases: &[Case]) -> Option<String> {
 
 /// The page of the results that `lotsfree lab validate` has kept.
 fn validation() -> Result<String, Box<dyn Error>> {
-    let experiments = Experiments::load(&root().join("lab/validation.toml"))?;
+    let experiments = shipped::experiments()?;
     let all = Validation::load_all(&root().join("lab/validation"))?;
     Ok(validation_markdown(&experiments, &all))
 }

@@ -13,5 +13,6 @@ pub mod blame;
 pub mod compare;
 pub mod explain;
 pub mod measure;
+pub mod score;
 pub mod validation;
 pub mod view;

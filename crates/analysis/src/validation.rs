@@ -1,30 +1,33 @@
 //! How far the model is from kernels: [`Validation`]s, which are kept.
 //!
 //! ```text
-//! runs of a kernel and of its model ──▶ compare ──▶ Validation (a record) ──▶ the pages
+//! a kernel's runs ──▶ Measured ─┐
+//!                               ├──▶ Trial, with its conditions ──▶ Validation (a record) ──▶ the pages
+//! its model's run ──▶ Measured ─┘
 //! ```
 //!
-//! A record has the figures and not what follows from them: a measure is described once, and a figure of
-//! repeats is the list of what each of them had.
+//! A record has what each run of the kernel measured and all that the model has to be told. A later model is
+//! compared with it without the kernel, and more repeats of the kernel are added to it.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use lotsfree_scenario::{Cause, Experiments};
+use lotsfree_run::Run;
+use lotsfree_scenario::{Case, Cause, Conditions, Experiments, Record};
 use serde::{Deserialize, Serialize};
+use serde_json::Serializer;
+use serde_json::ser::Formatter;
 
 use crate::compare::error::median;
-use crate::compare::{self, Column, Compared, Group, Orders, Point, Row, Span, Table, Tallies, Verdict};
+use crate::compare::{Column, Compared, Figures, Group, Measure, Measured, Point, Row, Table};
 
 /// The format's name; raised when a field changes its meaning or goes.
-const SCHEMA: &str = "lotsfree.validation/2";
-/// The format before, which is read: a whole comparison with its verdicts.
-const SCHEMA_1: &str = "lotsfree.validation/1";
-/// Bytes of a file that are read; those that are kept have 64 KiB at most.
+const SCHEMA: &str = "lotsfree.validation/3";
+/// Bytes of a file that are read; those that are kept have 64 KiB or so.
 const MOST_TEXT: u64 = 16 << 20;
 
 /// An experiment on one kernel and on its model.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Validation {
     /// Name of the experiment.
     pub experiment: String,
@@ -34,16 +37,27 @@ pub struct Validation {
     pub release: String,
     /// The kernel ran by software emulation: its times say little.
     pub emulated: bool,
-    /// The record that the model's costs are from.
-    pub calibration: String,
-    /// Memory of each node that was in use by something other than the scenario when measuring began, which
-    /// the model was told.
-    pub occupied: Vec<String>,
-    /// The comparison, without measures that are too small to tell.
+    /// What the kernel's work costs on that machine.
+    pub costs: Record,
+    /// The variants.
+    pub trials: Vec<Trial>,
+    /// The kernel compared with the model, as far as that has run.
     pub compared: Compared,
     /// Pictures that were made with it, in the order in which they are shown. They are not kept.
-    #[serde(skip)]
     pub pictures: Vec<Drawn>,
+}
+
+/// One variant of an experiment on a kernel and on its model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    /// The case as the kernel executed it: [`Case::to_toml`].
+    pub case: String,
+    /// What the machine was like, which the model is told.
+    pub conditions: Conditions,
+    /// What each of the kernel's runs measured.
+    pub kernel: Measured,
+    /// What the model's run measured; `None` until it has run.
+    pub model: Option<Measured>,
 }
 
 /// A picture of an experiment.
@@ -55,7 +69,7 @@ pub struct Drawn {
     pub message: String,
 }
 
-/// A [`Validation`] as it is kept.
+/// A [`Validation`] as it is kept: a measure is described once.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     schema: String,
@@ -63,159 +77,199 @@ struct Kept {
     generation: String,
     release: String,
     emulated: bool,
-    calibration: String,
-    occupied: Vec<String>,
-    lotsfree: String,
-    reference: String,
-    remarks: Vec<String>,
-    alone: Vec<String>,
-    orders: Vec<Orders>,
-    measures: Vec<Measure>,
-    tables: Vec<KeptTable>,
+    costs: Record,
+    measures: Vec<KeptMeasure>,
+    trials: Vec<KeptTrial>,
 }
 
-/// What the tables have in common of a measure: the fields of [`Row`] of these names.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
-struct Measure {
-    key: String,
-    name: String,
-    group: Group,
-    unit: String,
-    better: Option<String>,
-    floor: f64,
-    main: bool,
-}
-
-/// The fields of [`Table`] of these names.
+/// A measure; of a counter or level of `/proc/vmstat` its key says what it is.
 #[derive(Serialize, Deserialize)]
-struct KeptTable {
+#[serde(untagged)]
+enum KeptMeasure {
+    Counter(String),
+    Other(Measure),
+}
+
+impl KeptMeasure {
+    fn of(measure: Measure) -> Self {
+        match Measure::of_counter(&measure.key) {
+            Some(counter) if counter == measure => KeptMeasure::Counter(measure.key),
+            _ => KeptMeasure::Other(measure),
+        }
+    }
+
+    /// `None` if there is no such counter.
+    fn measure(self) -> Option<Measure> {
+        match self {
+            KeptMeasure::Counter(key) => Measure::of_counter(&key),
+            KeptMeasure::Other(measure) => Some(measure),
+        }
+    }
+}
+
+/// The fields of [`Trial`] of these names.
+#[derive(Serialize, Deserialize)]
+struct KeptTrial {
+    case: String,
+    conditions: Conditions,
+    kernel: KeptMeasured,
+    model: Option<KeptMeasured>,
+}
+
+/// The fields of [`Measured`] of these names.
+#[derive(Serialize, Deserialize)]
+struct KeptMeasured {
     title: String,
     scenario: String,
     variant: Option<String>,
     sweep: Option<Point>,
-    columns: Vec<Column>,
+    column: Column,
     remarks: Vec<String>,
-    tallies: Vec<Tallies>,
     rows: Vec<KeptRow>,
 }
 
-/// Which of the measures it is, and a figure per column.
+/// Which of the measures it is, and its figure of each run.
 #[derive(Serialize, Deserialize)]
-struct KeptRow(usize, Vec<Option<Figure>>);
+struct KeptRow(usize, Vec<Option<Number>>);
 
-/// A figure of repeats.
-#[derive(Serialize, Deserialize)]
+/// A figure, without `.0` where it is whole.
+#[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Figure {
-    /// Of up to three: what each of them had, ascending.
-    Each(Vec<f64>),
-    /// Of more.
-    Summary(Span),
+enum Number {
+    Whole(i64),
+    Part(f64),
 }
 
-impl Figure {
-    /// Repeats of which the summary says what each of them had.
-    const MOST: usize = 3;
+impl Number {
+    /// Up to here whole numbers of an `f64` are exact.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
 
-    fn of(span: &Span) -> Self {
-        match span.repeats {
-            1 => Figure::Each(vec![span.value]),
-            2 => Figure::Each(vec![span.min, span.max]),
-            Figure::MOST => Figure::Each(vec![span.min, span.value, span.max]),
-            _ => Figure::Summary(*span),
-        }
+    fn of(value: f64) -> Self {
+        let whole = value.fract() == 0.0 && value.abs() < Self::EXACT;
+        if whole { Number::Whole(value as i64) } else { Number::Part(value) }
     }
 
-    fn span(self, floor: f64) -> Option<Span> {
+    fn value(self) -> f64 {
         match self {
-            Figure::Each(figures) => Span::of(figures, floor),
-            Figure::Summary(span) => Some(span),
+            Number::Whole(value) => value as f64,
+            Number::Part(value) => value,
         }
     }
 }
 
-impl KeptTable {
-    fn of(table: &Table, measures: &mut Vec<Measure>) -> Self {
-        let mut row = |row: &Row| {
-            let Row { key, name, group, unit, better, floor, main, values, deviations: _ } = row.clone();
-            let measure = Measure { key, name, group, unit, better, floor, main };
-            let known = measures.iter().position(|known| *known == measure);
-            let place = known.unwrap_or_else(|| {
-                measures.push(measure);
-                measures.len() - 1
+impl KeptMeasured {
+    fn of(measured: &Measured, known: &mut Vec<Measure>) -> Self {
+        let mut row = |Figures { measure, values }: &Figures| {
+            let place = known.iter().position(|known| known == measure).unwrap_or_else(|| {
+                known.push(measure.clone());
+                known.len() - 1
             });
-            KeptRow(place, values.iter().map(|span| span.as_ref().map(Figure::of)).collect())
+            KeptRow(place, values.iter().map(|value| value.map(Number::of)).collect())
         };
-        let rows = table.rows.iter().map(&mut row).collect();
-        let Table { title, scenario, variant, sweep, columns, remarks, tallies, rows: _ } = table.clone();
-        KeptTable { title, scenario, variant, sweep, columns, remarks, tallies, rows }
+        let rows = measured.measures.iter().map(&mut row).collect();
+        let Measured { title, scenario, variant, sweep, column, remarks, measures: _ } = measured.clone();
+        KeptMeasured { title, scenario, variant, sweep, column, remarks, rows }
     }
 
     /// `None` if a row is of a measure that there is not.
-    fn table(self, measures: &[Measure]) -> Option<Table> {
-        let row = |KeptRow(place, figures): KeptRow| {
-            let Measure { key, name, group, unit, better, floor, main } = measures.get(place)?.clone();
-            let values = figures.into_iter().map(|figure| figure.and_then(|figure| figure.span(floor)));
-            let values = values.collect();
-            let mut row = Row { key, name, group, unit, better, floor, main, values, deviations: Vec::new() };
-            row.judge();
-            Some(row)
+    fn measured(self, known: &[Measure]) -> Option<Measured> {
+        let figures = |KeptRow(place, values): KeptRow| {
+            let values = values.into_iter().map(|value| value.map(Number::value)).collect();
+            Some(Figures { measure: known.get(place)?.clone(), values })
         };
-        let rows = self.rows.into_iter().map(row).collect::<Option<_>>()?;
-        let KeptTable { title, scenario, variant, sweep, columns, remarks, tallies, rows: _ } =
-            KeptTable { rows: Vec::new(), ..self };
-        Some(Table { title, scenario, variant, sweep, columns, remarks, tallies, rows })
+        let KeptMeasured { title, scenario, variant, sweep, column, remarks, rows } = self;
+        let measures = rows.into_iter().map(figures).collect::<Option<_>>()?;
+        Some(Measured { title, scenario, variant, sweep, column, remarks, measures })
+    }
+}
+
+impl KeptTrial {
+    fn of(trial: &Trial, known: &mut Vec<Measure>) -> Self {
+        let Trial { case, conditions, kernel, model } = trial;
+        KeptTrial {
+            case: case.clone(),
+            conditions: conditions.clone(),
+            kernel: KeptMeasured::of(kernel, known),
+            model: model.as_ref().map(|model| KeptMeasured::of(model, known)),
+        }
+    }
+
+    /// `None` if a row is of a measure that there is not.
+    fn trial(self, known: &[Measure]) -> Option<Trial> {
+        let KeptTrial { case, conditions, kernel, model } = self;
+        let model = match model {
+            Some(model) => Some(model.measured(known)?),
+            None => None,
+        };
+        Some(Trial { case, conditions, kernel: kernel.measured(known)?, model })
     }
 }
 
 impl Kept {
     fn of(validation: &Validation) -> Self {
-        let Validation { experiment, generation, release, emulated, calibration, occupied, .. } =
-            validation.clone();
-        let compared = &validation.compared;
         let mut measures = Vec::new();
-        let tables = compared.tables.iter().map(|table| KeptTable::of(table, &mut measures)).collect();
-        let Compared { lotsfree, reference, remarks, alone, orders, .. } = compared.clone();
+        let trials = validation.trials.iter().map(|trial| KeptTrial::of(trial, &mut measures)).collect();
+        let Validation { experiment, generation, release, emulated, costs, .. } = validation.clone();
+        let measures = measures.into_iter().map(KeptMeasure::of).collect();
         let schema = SCHEMA.to_owned();
-        Kept {
-            schema,
-            experiment,
-            generation,
-            release,
-            emulated,
-            calibration,
-            occupied,
-            lotsfree,
-            reference,
-            remarks,
-            alone,
-            orders,
-            measures,
-            tables,
-        }
+        Kept { schema, experiment, generation, release, emulated, costs, measures, trials }
     }
 
     fn validation(self) -> Result<Validation, ValidationError> {
-        let tables = self.tables.into_iter().map(|table| table.table(&self.measures));
-        let tables = tables.collect::<Option<_>>().ok_or(ValidationError::Measure)?;
-        Ok(Validation {
-            experiment: self.experiment,
-            generation: self.generation,
-            release: self.release,
-            emulated: self.emulated,
-            calibration: self.calibration,
-            occupied: self.occupied,
-            compared: Compared {
-                schema: compare::SCHEMA.to_owned(),
-                lotsfree: self.lotsfree,
-                reference: self.reference,
-                remarks: self.remarks,
-                tables,
-                alone: self.alone,
-                orders: self.orders,
-            },
-            pictures: Vec::new(),
-        })
+        let Kept { schema: _, experiment, generation, release, emulated, costs, measures, trials } = self;
+        let measures = measures.into_iter().map(KeptMeasure::measure).collect::<Option<Vec<_>>>();
+        let measures = measures.ok_or(ValidationError::Measure)?;
+        let trials = trials.into_iter().map(|trial| trial.trial(&measures)).collect::<Option<_>>();
+        let trials = trials.ok_or(ValidationError::Measure)?;
+        Ok(Validation { release, emulated, ..Validation::of(experiment, generation, costs, trials) })
+    }
+}
+
+/// Writes JSON with a line for each measure, each trial and each row.
+#[derive(Default)]
+struct Lines {
+    /// Lists and objects that what is written next is in.
+    depth: u8,
+}
+
+impl Lines {
+    /// Where `measures` and `trials` are.
+    const OF_A_RECORD: u8 = 2;
+    /// Where the rows of a trial are.
+    const OF_A_TRIAL: u8 = 5;
+
+    fn begin(&mut self, out: &mut (impl io::Write + ?Sized), bracket: &[u8]) -> io::Result<()> {
+        self.depth = self.depth.saturating_add(1);
+        out.write_all(bracket)
+    }
+
+    fn end(&mut self, out: &mut (impl io::Write + ?Sized), bracket: &[u8]) -> io::Result<()> {
+        self.depth = self.depth.saturating_sub(1);
+        out.write_all(bracket)
+    }
+}
+
+impl Formatter for Lines {
+    fn begin_array<W: io::Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.begin(out, b"[")
+    }
+
+    fn end_array<W: io::Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.end(out, b"]")
+    }
+
+    fn begin_object<W: io::Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.begin(out, b"{")
+    }
+
+    fn end_object<W: io::Write + ?Sized>(&mut self, out: &mut W) -> io::Result<()> {
+        self.end(out, b"}")
+    }
+
+    fn begin_array_value<W: io::Write + ?Sized>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        out.write_all(if first { b"" } else { b"," })?;
+        let line = matches!(self.depth, Self::OF_A_RECORD | Self::OF_A_TRIAL);
+        out.write_all(if line { b"\n" } else { b"" })
     }
 }
 
@@ -232,11 +286,22 @@ pub enum ValidationError {
     #[error("{0}")]
     Json(#[from] serde_json::Error),
     /// It is of another format.
-    #[error("of format {0:?}; this lotsfree reads {SCHEMA:?} and {SCHEMA_1:?}")]
+    #[error("of format {0:?}; this lotsfree reads {SCHEMA:?}")]
     Schema(String),
-    /// A row of a table names a measure by a number that none has.
-    #[error("a table has a row of a measure that is not described")]
+    /// A measure is of a counter that no kernel has, or a row names one by a number that none has.
+    #[error("it has a row of a measure that is not described, or a measure of an unknown counter")]
     Measure,
+    /// Runs of one kernel are added to those of another.
+    #[error("runs of {recorded} are recorded and this one is of {other}; --fresh repeats them all")]
+    Release {
+        /// Release of the kernel whose runs are there.
+        recorded: String,
+        /// Release of the other.
+        other: String,
+    },
+    /// A run is added to a trial that cannot be there yet.
+    #[error("a run of a trial before which another has not run")]
+    Trial,
     /// The system does not let it be read.
     #[error("{path}: {error}")]
     Io {
@@ -256,25 +321,43 @@ pub enum ValidationError {
 }
 
 impl Validation {
-    /// Of runs that were compared with each other; names and facts are filled in by the caller.
-    pub fn of(mut compared: Compared) -> Self {
-        for table in &mut compared.tables {
-            table.rows.retain(|row| row.deviations.iter().flatten().any(|d| d.verdict != Verdict::Small));
-            for column in &mut table.columns {
-                // They are on the machine that made them.
-                column.runs.clear();
+    /// Of trials; pictures are added by the caller. `costs` says on what machine the kernel runs.
+    pub fn of(experiment: String, generation: String, costs: Record, trials: Vec<Trial>) -> Self {
+        let emulated = costs.provenance.accelerator.as_ref().is_some_and(|accelerator| accelerator != "kvm");
+        let pairs = trials.iter().filter_map(|trial| Some((&trial.kernel, trial.model.as_ref()?)));
+        let compared = Compared::of_pairs(pairs);
+        let (release, pictures) = (String::new(), Vec::new());
+        Validation { experiment, generation, release, emulated, costs, trials, compared, pictures }
+    }
+
+    /// Adds a run of the kernel to a trial, or as the next trial. The first run of a trial says what the model
+    /// is told.
+    ///
+    /// # Errors
+    /// If the other runs are of another kernel, or if a trial before it has not run.
+    pub fn add(
+        &mut self,
+        trial: usize,
+        run: &Run,
+        case: &Case,
+        conditions: Conditions,
+    ) -> Result<(), ValidationError> {
+        let release = &run.facts().osrelease;
+        if self.trials.is_empty() {
+            self.release.clone_from(release);
+        } else if self.release != *release {
+            return Err(ValidationError::Release { recorded: self.release.clone(), other: release.clone() });
+        }
+        let kernel = Measured::of(std::slice::from_ref(run)).ok_or(ValidationError::Trial)?;
+        let next = self.trials.len();
+        match self.trials.get_mut(trial) {
+            Some(known) => known.kernel.extend(kernel),
+            None if trial == next => {
+                self.trials.push(Trial { case: case.to_toml(), conditions, kernel, model: None });
             }
+            None => return Err(ValidationError::Trial),
         }
-        Validation {
-            experiment: String::new(),
-            generation: String::new(),
-            release: String::new(),
-            emulated: false,
-            calibration: String::new(),
-            occupied: Vec::new(),
-            compared,
-            pictures: Vec::new(),
-        }
+        Ok(())
     }
 
     /// Reads what [`to_json`](Validation::to_json) wrote.
@@ -285,11 +368,6 @@ impl Validation {
         let Schema { schema } = serde_json::from_str(text)?;
         match schema.as_str() {
             SCHEMA => serde_json::from_str::<Kept>(text)?.validation(),
-            SCHEMA_1 => {
-                let mut found: Validation = serde_json::from_str(text)?;
-                found.compared.tables.iter_mut().flat_map(|table| &mut table.rows).for_each(Row::judge);
-                Ok(found)
-            }
             _ => Err(ValidationError::Schema(schema)),
         }
     }
@@ -311,12 +389,18 @@ impl Validation {
             }
         }
         paths.sort();
-        let read = |path: &PathBuf| {
-            let text = lotsfree_storage::read_text_at_most(path, MOST_TEXT).map_err(at(path))?;
-            Validation::parse(&text)
-                .map_err(|error| ValidationError::File { path: path.clone(), error: Box::new(error) })
-        };
-        paths.iter().map(read).collect()
+        paths.iter().map(|path| Validation::load(path)).collect()
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Name the file.
+    pub fn load(path: &Path) -> Result<Self, ValidationError> {
+        let at = || path.to_path_buf();
+        let text = lotsfree_storage::read_text_at_most(path, MOST_TEXT)
+            .map_err(|error| ValidationError::Io { path: at(), error })?;
+        Validation::parse(&text).map_err(|error| ValidationError::File { path: at(), error: Box::new(error) })
     }
 
     /// As JSON, a line for each measure and each row of a table.
@@ -324,11 +408,10 @@ impl Validation {
     /// # Errors
     /// As [`serde_json::to_string`]; no run that can be read brings one about.
     pub fn to_json(&self) -> serde_json::Result<String> {
-        let text = serde_json::to_string(&Kept::of(self))?;
-        let lines =
-            [("{\"key\":", "\n{\"key\":"), ("{\"title\":", "\n{\"title\":"), ("\"rows\":[", "\"rows\":[\n")];
-        let text = lines.iter().fold(text, |text, (from, to)| text.replace(from, to));
-        Ok(text.replace("]],[", "]],\n[") + "\n")
+        let mut out = Vec::new();
+        Kept::of(self).serialize(&mut Serializer::with_formatter(&mut out, Lines::default()))?;
+        out.push(b'\n');
+        Ok(String::from_utf8_lossy(&out).into_owned())
     }
 
     /// Whether a figure depends on how fast instructions are executed.

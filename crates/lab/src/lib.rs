@@ -9,22 +9,22 @@
 pub mod agent;
 pub mod calibrate;
 mod command;
+mod conditions;
 mod coordinator;
 mod error;
 mod group;
 pub mod guest;
 mod here;
 mod local;
-mod occupied;
 mod prepare;
 mod toll;
 mod virtual_machine;
 pub mod vm;
 
 pub use calibrate::{Calibration, Effort};
+pub use conditions::conditions;
 pub use coordinator::{Place, coordinate};
 pub use error::LabError;
 pub use here::{Output, Stage, Watch};
 pub use local::{Local, Plan, Session};
-pub use occupied::{occupied, pagesets, reserved};
 pub use virtual_machine::VirtualMachine;

@@ -508,8 +508,8 @@ pub(crate) struct ValidateArgs {
     #[arg(value_name = "EXPERIMENT")]
     pub(crate) names: Vec<String>,
 
-    /// A file of experiments [default: those that ship, lab/validation.toml of the repository]; with a single
-    /// kernel in it, for that one alone
+    /// A file of experiments [default: those that ship, lab/validation.toml, lab/held-out.toml and
+    /// lab/seen.toml of the repository]; with a single kernel in it, for that one alone
     #[arg(long, value_name = "FILE")]
     pub(crate) experiments: Option<PathBuf>,
 
@@ -530,7 +530,7 @@ pub(crate) struct ValidateArgs {
     #[arg(long, value_name = "FILE", requires = "random")]
     pub(crate) list: Option<PathBuf>,
 
-    /// Directory for the runs; complete runs of kernels that it holds are reused
+    /// Directory for the runs; complete runs of kernels that it holds are taken for those that no record has
     #[arg(long, value_name = "DIR", default_value = "lab/runs/validation")]
     pub(crate) runs: PathBuf,
 
@@ -539,12 +539,18 @@ pub(crate) struct ValidateArgs {
     pub(crate) fresh: bool,
 
     /// Directory for the results, a file for each experiment and kernel
-    #[arg(long, short, value_name = "DIR", default_value = "lab/validation", alias = "output")]
-    pub(crate) out: PathBuf,
+    /// [default: lab/validation; for --random, records below the directory of the runs]
+    #[arg(long, short, value_name = "DIR", alias = "output")]
+    out: Option<PathBuf>,
 
-    /// Page to make from the results in that directory, of the experiments in the file above
-    #[arg(long, value_name = "FILE", default_value = "docs/validation.md")]
-    pub(crate) page: PathBuf,
+    /// Page to make from the results in that directory, of the experiments in the file above [default:
+    /// docs/validation.md; for --random, validation.md in the directory of the runs]
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+
+    /// Boot nothing: compare the model with the kernels' runs that are recorded
+    #[arg(long, conflicts_with_all = ["random", "fresh", "yes_really"])]
+    pub(crate) model_only: bool,
 
     /// Also write a page with every measure; pictures of the experiments run now go beside it
     #[arg(long, value_name = "FILE")]
@@ -557,6 +563,26 @@ pub(crate) struct ValidateArgs {
     /// Run even on a host that is in use, for experiments on this host
     #[arg(long)]
     pub(crate) yes_really: bool,
+}
+
+impl ValidateArgs {
+    /// Directory of the records.
+    pub(crate) fn out(&self) -> PathBuf {
+        let default = || match self.random {
+            Some(_) => self.runs.join("records"),
+            None => PathBuf::from("lab/validation"),
+        };
+        self.out.clone().unwrap_or_else(default)
+    }
+
+    /// The page that is made of them.
+    pub(crate) fn page(&self) -> PathBuf {
+        let default = || match self.random {
+            Some(_) => self.runs.join("validation.md"),
+            None => PathBuf::from("docs/validation.md"),
+        };
+        self.page.clone().unwrap_or_else(default)
+    }
 }
 
 #[derive(Debug, Args)]

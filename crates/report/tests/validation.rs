@@ -7,12 +7,14 @@ mod synthetic;
 
 use std::path::Path;
 
-use lotsfree_analysis::compare::{Verdict, compare};
+use lotsfree_analysis::compare::Measured;
 use lotsfree_analysis::validation::{Drawn, Validation};
 use lotsfree_report::runs::{validation_markdown, validation_tables};
 use lotsfree_run::{Facts, Run, RunOn, State};
-use lotsfree_scenario::Experiments;
+use lotsfree_scenario::{Conditions, Experiments, Occupied, Record};
 use synthetic::{Fate, facts, scenario, write};
+
+const RELEASE: &str = "3.10.0-1160.el7.x86_64";
 
 const EXPERIMENTS: &str = r#"
 [[experiment]]
@@ -50,55 +52,71 @@ fn validation(emulated: bool) -> Validation {
     let root = tempfile::tempdir().unwrap();
     let kernel = runs(root.path(), "kernel", 4.0, |facts| {
         facts.machine = RunOn::Vm;
-        facts.kernel = "3.10.0-1160.el7.x86_64".to_owned();
+        facts.kernel = RELEASE.to_owned();
+        facts.osrelease = RELEASE.to_owned();
     });
-    let compared = compare(&[kernel, runs(root.path(), "model", 9.0, |_| {})]);
-    Validation {
-        experiment: "copy".to_owned(),
-        generation: "linux-3.10".to_owned(),
-        release: "3.10.0-1160.el7.x86_64".to_owned(),
-        emulated,
-        calibration: "a record".to_owned(),
-        occupied: vec!["60 MiB".to_owned()],
-        pictures: vec![Drawn { file: "copy-free.svg".to_owned(), message: "Much is free".to_owned() }],
-        ..Validation::of(compared)
+    let model = runs(root.path(), "model", 9.0, |_| {});
+    let mut costs = Record { name: "a record".to_owned(), ..Record::default() };
+    costs.provenance.accelerator = emulated.then(|| "tcg".to_owned());
+    let mut validation = Validation::of("copy".to_owned(), "linux-3.10".to_owned(), costs, Vec::new());
+    for (number, (run, case)) in kernel.iter().zip(scenario(&["base", "direct"], &[])).enumerate() {
+        validation.add(number, run, &case, conditions()).unwrap();
     }
+    for (trial, run) in validation.trials.iter_mut().zip(&model) {
+        trial.model = Measured::of(std::slice::from_ref(run));
+    }
+    let Validation { experiment, generation, release, costs, trials, .. } = validation;
+    let pictures = vec![Drawn { file: "copy-free.svg".to_owned(), message: "Much is free".to_owned() }];
+    Validation { release, pictures, ..Validation::of(experiment, generation, costs, trials) }
+}
+
+fn conditions() -> Conditions {
+    Conditions { kernel: Some(Occupied::PerNode(vec!["60 MiB".parse().unwrap()])), ..Conditions::default() }
 }
 
 #[test]
 fn what_is_kept_reads_back() {
     let validation = Validation { pictures: Vec::new(), ..validation(false) };
     let text = validation.to_json().unwrap();
-    assert_eq!(Validation::parse(&text).unwrap(), validation);
+    assert!(Validation::parse(&text).unwrap() == validation);
     assert!(!text.contains(std::env::temp_dir().to_str().unwrap()), "no path of the machine that made it");
-    let rows = || validation.compared.tables.iter().flat_map(|table| &table.rows);
-    assert!(rows().count() > 10);
-    assert!(rows().all(|row| row.deviations.iter().flatten().any(|d| d.verdict != Verdict::Small)));
-    let other = text.replace("validation/2", "validation/3");
-    assert!(Validation::parse(&other).unwrap_err().to_string().contains("validation/3"));
+    assert!(validation.compared.tables.iter().flat_map(|table| &table.rows).count() > 10);
+    let other = text.replace("validation/3", "validation/4");
+    assert!(Validation::parse(&other).unwrap_err().to_string().contains("validation/4"));
     let unknown = text.replacen("\"measures\":[\n{", "\"measures\":[],\"other\":[{", 2);
     assert!(Validation::parse(&unknown).is_err(), "rows of no measure");
     assert!(Validation::parse("{}").is_err());
 }
 
 #[test]
-fn a_record_of_the_format_before_reads_as_the_same() {
-    let validation = Validation { pictures: Vec::new(), ..validation(true) };
-    let before = serde_json::json!({
-        "schema": "lotsfree.validation/1",
-        "experiment": validation.experiment,
-        "generation": validation.generation,
-        "release": validation.release,
-        "emulated": validation.emulated,
-        "calibration": validation.calibration,
-        "occupied": validation.occupied,
-        "compared": validation.compared,
-        "pictures": [{ "file": "a.svg", "message": "A" }],
-    });
-    let text = before.to_string();
-    assert_eq!(Validation::parse(&text).unwrap(), validation);
-    let after = validation.to_json().unwrap();
-    assert!(after.len() * 2 < text.len(), "{} against {}", after.len(), text.len());
+fn a_title_cannot_break_a_record() {
+    let mut validation = Validation { pictures: Vec::new(), ..validation(false) };
+    validation.trials[0].case += "# ]],[ \"rows\":[ {\"key\":";
+    assert!(Validation::parse(&validation.to_json().unwrap()).unwrap() == validation);
+}
+
+#[test]
+fn repeats_are_added_to_what_is_kept() {
+    let root = tempfile::tempdir().unwrap();
+    let kernel = |release: &str, gib: f64| {
+        let runs = runs(root.path(), release, gib, |facts| facts.osrelease = release.to_owned());
+        runs.into_iter().next().unwrap()
+    };
+    let cases = scenario(&["base", "direct"], &[]);
+    let mut kept = validation(false);
+    kept.add(0, &kernel(RELEASE, 8.0), &cases[0], conditions()).unwrap();
+    let figures = |kept: &Validation| {
+        let of = &kept.trials[0].kernel;
+        let found = of.measures.iter().find(|one| one.measure.key == "swap_out_bytes");
+        (of.column.repeats, found.unwrap_or_else(|| panic!("{of:?}")).values.clone())
+    };
+    let (repeats, values) = figures(&kept);
+    assert!(repeats == 2 && values.len() == 2 && values[0] != values[1], "{values:?}");
+    let again = Validation::parse(&kept.to_json().unwrap()).unwrap();
+    assert_eq!(figures(&again), (repeats, values));
+    let other = kept.add(1, &kernel("6.1.0", 4.0), &cases[1], conditions()).unwrap_err().to_string();
+    assert!(other.contains("6.1.0") && other.contains("--fresh"), "{other}");
+    assert!(kept.add(3, &kernel(RELEASE, 3.0), &cases[1], conditions()).is_err(), "a trial is missing");
 }
 
 #[test]
@@ -107,7 +125,8 @@ fn the_page_has_the_bad_ones_first_and_says_why() {
     let all = [validation(false)];
     let page = validation_markdown(&experiments, &all);
     let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text:?} in\n{page}"));
-    let (short, worst, chapter) = (place("## In short"), place("## The worst"), place("**copy**"));
+    let (short, worst, chapter) =
+        (place("## Experiments that are known"), place("## The worst"), place("**copy**"));
     assert!(short < worst && worst < chapter);
     let cause = place("1. The model's copy is larger.");
     assert!(worst < cause && cause < chapter);

@@ -354,6 +354,16 @@ impl Case {
         keys
     }
 
+    /// Whether a text that [`to_toml`](Case::to_toml) wrote is of this case. Keys that the text lacks did not
+    /// exist when it was written.
+    pub fn is_written_as(&self, text: &str) -> bool {
+        let (Ok(written), Ok(own)) = (text.parse::<toml::Table>(), self.to_toml().parse::<toml::Table>())
+        else {
+            return false;
+        };
+        within(&toml::Value::Table(written), &toml::Value::Table(own))
+    }
+
     /// The case as a scenario of its own: every default written out, no variants, the sweep with one value.
     /// Reading it gives this case again.
     pub fn to_toml(&self) -> String {
@@ -378,6 +388,20 @@ impl Case {
             actor: self.actors.iter().map(ResolvedActor::new).collect(),
         };
         toml::to_string(&resolved).unwrap_or_default()
+    }
+}
+
+/// Whether a value has all that another has.
+fn within(part: &toml::Value, whole: &toml::Value) -> bool {
+    use toml::Value::{Array, Table};
+    match (part, whole) {
+        (Table(part), Table(whole)) => {
+            part.iter().all(|(key, value)| whole.get(key).is_some_and(|other| within(value, other)))
+        }
+        (Array(part), Array(whole)) => {
+            part.len() == whole.len() && part.iter().zip(whole).all(|(one, other)| within(one, other))
+        }
+        _ => part == whole,
     }
 }
 

@@ -22,9 +22,23 @@ pub struct Experiments {
     /// Measures that say nothing of the model, in any experiment.
     #[serde(default, rename = "left-out")]
     pub left_out: Vec<Cause>,
+    /// Each time that somebody looked at what came of experiments that are held out.
+    #[serde(default, rename = "look", skip_serializing_if = "Vec::is_empty")]
+    pub looks: Vec<Look>,
     /// The experiments.
     #[serde(rename = "experiment")]
     pub all: Vec<Experiment>,
+}
+
+/// A look at what came of experiments that are held out. Who has looked knows more than before, and the next
+/// rule may be made by it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Look {
+    /// The day.
+    pub date: String,
+    /// Why, and at what.
+    pub why: String,
 }
 
 /// A scenario, what is changed in it, and the kernels that execute it.
@@ -56,6 +70,9 @@ pub struct Experiment {
     /// What is changed in every variant, as `--set KEY=VALUE` has it.
     #[serde(default)]
     pub set: BTreeMap<String, String>,
+    /// How often each kernel executes each case; without it, as often as the file says.
+    #[serde(default)]
+    pub repeats: u16,
     /// What it shows, and why it is changed as it is.
     pub about: String,
     /// Errors whose cause is known.
@@ -88,6 +105,13 @@ pub struct Cause {
     pub generations: Vec<Generation>,
     /// What the kernel does that the model does not, or the other way round.
     pub why: String,
+}
+
+impl Experiment {
+    /// Whether it was drawn from a seed and taught the model nothing.
+    pub fn is_held_out(&self) -> bool {
+        self.seed.is_some() && self.taught.is_none()
+    }
 }
 
 impl Cause {
@@ -124,12 +148,21 @@ impl Experiments {
         let mut errors = Collector::default();
         let root =
             Node { value: Value::Table(document.root), at: Place::default(), inline: false, raw: None };
-        let found: Option<Experiments> = read(&root, "", &mut errors);
-        if let Some(found) = &found {
+        let mut found: Option<Experiments> = read(&root, "", &mut errors);
+        if let Some(found) = &mut found {
             found.check(&mut errors);
+            let own = found.all.iter_mut().filter(|experiment| experiment.repeats == 0);
+            own.for_each(|experiment| experiment.repeats = found.repeats);
         }
         errors.finish(&document.sources)?;
         found.ok_or_else(|| Errors::unreadable(file, "no experiments".to_owned()))
+    }
+
+    /// Adds the experiments of another file.
+    pub fn join(&mut self, other: Experiments) {
+        self.left_out.extend(other.left_out);
+        self.looks.extend(other.looks);
+        self.all.extend(other.all);
     }
 
     /// Draws as many experiments, the first from `seed` and each other from the seed after the last; the
@@ -148,6 +181,7 @@ impl Experiments {
                 generations: vec![*generation],
                 variants: Vec::new(),
                 set: BTreeMap::new(),
+                repeats: twice(),
                 about,
                 causes: Vec::new(),
             }
@@ -157,7 +191,7 @@ impl Experiments {
             |seed: u64| seed.checked_rem(generations.len() as u64).and_then(|n| generations.get(n as usize));
         let seeds = (seed..).take(count.into());
         let all = seeds.filter_map(|seed| Some((seed, turn(seed)?))).map(of).collect();
-        Experiments { repeats: twice(), left_out: Vec::new(), all }
+        Experiments { repeats: twice(), all, ..Experiments::default() }
     }
 
     /// The experiments as a file that [`parse`](Experiments::parse) reads, each with its scenario as people

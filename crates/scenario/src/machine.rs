@@ -171,6 +171,22 @@ pub enum Occupied {
     PerNode(Vec<Size>),
 }
 
+/// What a machine was like when a kernel executed a case: the keys of [`MachineSpec`] that only a machine
+/// that has booted can tell. The model is told them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Conditions {
+    /// [`MachineSpec::kernel`]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<Occupied>,
+    /// [`MachineSpec::reserved`]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved: Option<Occupied>,
+    /// [`MachineSpec::pagesets`]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pagesets: Option<Vec<Vec<Size>>>,
+}
+
 /// How far nodes are from each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Distance {
@@ -188,6 +204,12 @@ impl Default for Distance {
 }
 
 impl MachineSpec {
+    /// Takes the conditions of a machine that has booted, in place of what it says itself.
+    pub fn take(&mut self, conditions: Conditions) {
+        let Conditions { kernel, reserved, pagesets } = conditions;
+        (self.kernel, self.reserved, self.pagesets) = (kernel, reserved, pagesets);
+    }
+
     /// Memory of all nodes.
     pub fn memory(&self) -> Bytes {
         self.nodes.iter().map(|size| size.0).sum()

@@ -1,9 +1,10 @@
-//! The scenarios that ship: `scenarios/*.toml` of the repository, built into the program.
+//! The scenarios and the lists of experiments that ship: `scenarios/*.toml` and `lab/*.toml` of the repository,
+//! built into the program.
 
 use std::path::Path;
 
 use crate::error::suggestion;
-use crate::{Errors, Scenario};
+use crate::{Errors, Experiments, Scenario};
 
 /// A scenario that ships.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +49,26 @@ pub const SHIPPED: &[Shipped] = shipped! {
     "commit-limits": "Which requests for memory the kernel refuses in the modes of vm.overcommit_memory, and what happens \
                       when it keeps no promise.",
 };
+
+/// The lists of experiments, by their names in the repository.
+const LISTS: [(&str, &str); 3] = [
+    ("lab/validation.toml", include_str!("../../../lab/validation.toml")),
+    ("lab/held-out.toml", include_str!("../../../lab/held-out.toml")),
+    ("lab/seen.toml", include_str!("../../../lab/seen.toml")),
+];
+
+/// The experiments that ship: those that taught the model, those that are held out, and drawn ones that may be
+/// looked at.
+///
+/// # Errors
+/// None that a test would not have seen.
+pub fn experiments() -> Result<Experiments, Errors> {
+    let mut all = Experiments::default();
+    for (name, text) in LISTS {
+        all.join(Experiments::parse(text, name)?);
+    }
+    Ok(all)
+}
 
 impl Shipped {
     /// The scenario of a name.
@@ -96,6 +117,23 @@ mod tests {
             for case in scenario.cases(None).unwrap() {
                 case.program().unwrap_or_else(|errors| panic!("{errors}"));
             }
+        }
+    }
+
+    #[test]
+    fn experiments_read_and_none_is_both_held_out_and_seen() {
+        let all = experiments().unwrap_or_else(|errors| panic!("{errors}"));
+        let mut names: Vec<&str> = all.all.iter().map(|experiment| experiment.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all.all.len(), "a name files one experiment");
+        let held_out: Vec<u64> =
+            all.all.iter().filter(|one| one.is_held_out()).filter_map(|one| one.seed).collect();
+        assert_eq!(held_out, (1..=60).chain(201..=220).collect::<Vec<u64>>());
+        for experiment in all.all.iter().filter_map(|experiment| experiment.text.as_ref()) {
+            let scenario =
+                Scenario::parse(experiment, "drawn.toml").unwrap_or_else(|errors| panic!("{errors}"));
+            assert_eq!(scenario.cases(None).unwrap().len(), 2);
         }
     }
 

@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::measure::Better;
 
-/// Floor of pages, faults and requests: 1 MiB in pages of 4 KiB.
-pub const FEW: f64 = 256.0;
+/// Floor of pages, faults and requests: 256 KiB in pages of 4 KiB.
+pub const FEW: f64 = 64.0;
 /// Floor of entries into reclaim, each of which takes 32 pages at least (`SWAP_CLUSTER_MAX`).
 pub const FEW_ENTRIES: f64 = FEW / 32.0;
 /// Floor of memory, in bytes: 1 MiB.
-pub const LITTLE: f64 = 1024.0 * 1024.0;
+pub const LITTLE: f64 = 256.0 * 1024.0;
 /// Floor of latencies, in nanoseconds: a timer's resolution and the cost of reading it.
 pub const SHORT: f64 = 1_000.0;
 /// Floor of time spent, in nanoseconds: what `/proc/PID/stat` counts in (`USER_HZ` is 100).
@@ -243,19 +243,19 @@ mod tests {
         assert_eq!(found.gain, Some(-found.change), "more scans are worse");
         assert_eq!(pages(&[1000.0], &[500.0]).verdict, Verdict::Off);
         assert_eq!(pages(&[1000.0], &[1002.0]).verdict, Verdict::Same);
-        // Of 3 and 5 pages nothing can be told, and 5 against 300 is measured by the floor.
+        // Of 3 and 5 pages nothing can be told, and 5 against 100 is measured by the floor.
         let few = pages(&[3.0], &[5.0]);
-        assert!(few.error < 0.01 && few.verdict == Verdict::Small);
-        let some = pages(&[5.0], &[300.0]);
-        assert!((some.error - 295.0 / 256.0).abs() < 1e-12 && some.verdict == Verdict::Off);
+        assert!(few.error < 0.04 && few.verdict == Verdict::Small);
+        let some = pages(&[5.0], &[100.0]);
+        assert!((some.error - 95.0 / 64.0).abs() < 1e-12 && some.verdict == Verdict::Off);
     }
 
     #[test]
     fn nothing_here_and_much_there_differs_in_kind() {
-        assert_eq!(pages(&[0.0], &[2560.0]).verdict, Verdict::InKind);
-        assert_eq!(pages(&[5000.0], &[200.0]).verdict, Verdict::InKind);
-        assert_eq!(pages(&[0.0], &[2559.0]).verdict, Verdict::Off);
-        assert!(pages(&[0.0], &[2560.0]).rank() > pages(&[257.0], &[1e12]).rank());
+        assert_eq!(pages(&[0.0], &[640.0]).verdict, Verdict::InKind);
+        assert_eq!(pages(&[5000.0], &[60.0]).verdict, Verdict::InKind);
+        assert_eq!(pages(&[0.0], &[639.0]).verdict, Verdict::Off);
+        assert!(pages(&[0.0], &[640.0]).rank() > pages(&[65.0], &[1e12]).rank());
     }
 
     #[test]
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(less.rank(), more.rank());
         assert_eq!(less.times_smaller(), Some(100.0));
         assert_eq!(pages(&[1000.0], &[500.0]).times_smaller(), None);
-        assert_eq!(pages(&[2000.0], &[100.0]).times_smaller(), None, "100 is below the floor");
+        assert_eq!(pages(&[2000.0], &[60.0]).times_smaller(), None, "60 is below the floor");
     }
 
     #[test]
@@ -284,7 +284,7 @@ mod tests {
     fn figures_close_to_each_other_have_no_order() {
         let ties = |a: &[f64], b: &[f64]| span(a).ties(&span(b), FEW);
         assert!(ties(&[1000.0], &[1050.0]) && !ties(&[1000.0], &[1060.0]));
-        assert!(ties(&[0.0], &[255.0]), "both are few");
+        assert!(ties(&[0.0], &[63.0]), "both are few");
         assert!(ties(&[1000.0, 2000.0], &[1900.0]), "within the spread");
     }
 

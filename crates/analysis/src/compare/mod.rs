@@ -11,6 +11,7 @@
 
 mod columns;
 pub mod error;
+mod measured;
 mod order;
 mod pairing;
 mod rows;
@@ -28,6 +29,7 @@ use crate::view::View;
 pub use columns::described;
 use columns::{differences, labels};
 pub use error::{Deviation, Span, Tally, Verdict, rank_order};
+pub use measured::{Figures, Measure, Measured};
 pub use order::{Order, Orders};
 pub(crate) use pairing::same_thing;
 use pairing::{Basis, Entry, Plan, Repeats, generation, variant};
@@ -216,6 +218,14 @@ impl Table {
             .iter()
             .map(|repeats| repeats.iter().filter_map(|index| entries.get(*index)).collect())
             .collect();
+        let views: Vec<&View<'_>> = members.iter().flatten().map(|entry| entry.view).collect();
+        let mut table = Table { rows: rows(&members, &views), ..Table::head(&members) };
+        table.tally_all();
+        table
+    }
+
+    /// A table of these columns, each of repeats, without its rows.
+    fn head(members: &[Vec<&Entry<'_, '_>>]) -> Self {
         let firsts: Vec<&Entry<'_, '_>> = members.iter().filter_map(|all| all.first().copied()).collect();
         let views: Vec<&View<'_>> = members.iter().flatten().map(|entry| entry.view).collect();
         let same = |read: &dyn Fn(&View<'_>) -> Option<String>| {
@@ -258,15 +268,16 @@ impl Table {
             })
         };
         let columns: Vec<Column> = members.iter().zip(labels).filter_map(column).collect();
-        let rows = rows(&members, &views);
-        let remarks = differences(&columns, &members);
-        let mut table =
-            Table { title, scenario, variant, sweep, columns, remarks, rows, tallies: Vec::new() };
-        let tally = |other: usize, detail: bool| table.tally(other, |row| row.group.is_detail() == detail);
-        table.tallies = (0..table.columns.len().saturating_sub(1))
+        let remarks = differences(&columns, members);
+        let (rows, tallies) = (Vec::new(), Vec::new());
+        Table { title, scenario, variant, sweep, columns, remarks, rows, tallies }
+    }
+
+    fn tally_all(&mut self) {
+        let tally = |other: usize, detail: bool| self.tally(other, |row| row.group.is_detail() == detail);
+        self.tallies = (0..self.columns.len().saturating_sub(1))
             .map(|other| Tallies { measures: tally(other, false), vmstat: tally(other, true) })
             .collect();
-        table
     }
 
     /// How many of some measures agree with the reference's, in the column that is `other` after it.
@@ -278,30 +289,24 @@ impl Table {
 
 /// The measures of columns of repeats.
 fn rows(members: &[Vec<&Entry<'_, '_>>], views: &[&View<'_>]) -> Vec<Row> {
-    let one = |read: rows::Read| {
-        let mut figures = read.values.iter().copied();
-        let spans: Vec<Option<Span>> = members
-            .iter()
-            .map(|all| Span::of(figures.by_ref().take(all.len()).flatten(), read.floor))
-            .collect();
-        let mut row = Row {
-            deviations: Vec::new(),
-            key: read.key,
-            name: read.name,
-            group: read.group,
-            unit: read.unit.name().to_owned(),
-            better: read.better.name().map(str::to_owned),
-            floor: read.floor,
-            main: read.main,
-            values: spans,
-        };
-        row.judge();
-        row
+    let one = |Figures { measure, values }: Figures| {
+        let mut values = values.into_iter();
+        let floor = measure.floor;
+        let span = |all: &Vec<_>| Span::of(values.by_ref().take(all.len()).flatten(), floor);
+        Row::of(measure, members.iter().map(span).collect())
     };
     rows::read(views).into_iter().map(one).collect()
 }
 
 impl Row {
+    /// A measure with its figures, compared with the first.
+    fn of(measure: Measure, values: Vec<Option<Span>>) -> Self {
+        let Measure { key, name, group, unit, better, floor, main } = measure;
+        let mut row = Row { key, name, group, unit, better, floor, main, values, deviations: Vec::new() };
+        row.judge();
+        row
+    }
+
     /// A figure of it in words.
     pub fn text(&self, value: f64) -> String {
         Unit::named(&self.unit).text(value)

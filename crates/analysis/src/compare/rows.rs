@@ -1,11 +1,14 @@
 //! The measures that runs have in common, with the floor of each.
 
-use lotsfree_kernel_files::counters::{Counter, Family, Kind, Unit as Counted, Vmstat, groups, vmstat as v};
+use lotsfree_kernel_files::counters::{
+    Counter, Family, Kind, Row, Unit as Counted, Vmstat, groups, vmstat as v,
+};
 use lotsfree_run::{ActorFigures, Latency, Level, Samples, Window};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::error::{FEW, FEW_ENTRIES, LITTLE, POINT, SHORT, SLOW, TICK};
+use super::measured::{Figures, Measure};
 use crate::blame::{Blame, Cost, Parts};
 use crate::measure::{Better, Unit, measures};
 use crate::view::{View, spent};
@@ -50,23 +53,8 @@ impl Group {
     }
 }
 
-/// A measure of some runs.
-#[derive(Debug)]
-pub(super) struct Read {
-    pub(super) key: String,
-    pub(super) name: String,
-    pub(super) group: Group,
-    pub(super) unit: Unit,
-    pub(super) better: Better,
-    pub(super) floor: f64,
-    /// Whether `report` shows it: one of those whose order over the variants is looked at.
-    pub(super) main: bool,
-    /// One per run; `None` where it is not known.
-    pub(super) values: Vec<Option<f64>>,
-}
-
 /// Every measure that some of the runs know.
-pub(super) fn read(views: &[&View<'_>]) -> Vec<Read> {
+pub(super) fn read(views: &[&View<'_>]) -> Vec<Figures> {
     let mut rows = main(views);
     actors(views, &mut rows);
     lost(views, &mut rows);
@@ -75,12 +63,18 @@ pub(super) fn read(views: &[&View<'_>]) -> Vec<Read> {
     vmstat(views, &mut rows);
     renamed(views, &mut rows);
     rows.retain(|row| row.values.iter().any(Option::is_some));
-    rows.sort_by_key(|row| row.group);
+    rows.sort_by_key(|row| row.measure.group);
     rows
 }
 
+/// A measure that is none of the main ones.
+fn minor(key: String, name: String, group: Group, (unit, better, floor): (Unit, Better, f64)) -> Measure {
+    let (unit, better) = (unit.name().to_owned(), better.name().map(str::to_owned));
+    Measure { key, name, group, unit, better, floor, main: false }
+}
+
 /// The table of `report`.
-fn main(views: &[&View<'_>]) -> Vec<Read> {
+fn main(views: &[&View<'_>]) -> Vec<Figures> {
     let row = |measure: crate::measure::Measure| {
         let key = measure.key;
         let starts = |with: &[&str]| with.iter().any(|start| key.starts_with(start));
@@ -100,23 +94,16 @@ fn main(views: &[&View<'_>]) -> Vec<Read> {
             (_, Unit::Count) => FEW,
             (_, Unit::Bytes) => LITTLE,
         };
-        Read {
-            key: key.to_owned(),
-            name: measure.name.to_owned(),
-            group,
-            unit: measure.unit,
-            better: measure.better,
-            floor,
-            main: true,
-            values: measure.values,
-        }
+        let name = measure.name.to_owned();
+        let of = minor(key.to_owned(), name, group, (measure.unit, measure.better, floor));
+        Figures { measure: Measure { main: true, ..of }, values: measure.values }
     };
     measures(views).into_iter().map(row).collect()
 }
 
 /// What each role of each actor did. Where one role of one actor is all that is measured, its throughput and
 /// latencies are those of the measured requests.
-fn actors(views: &[&View<'_>], rows: &mut Vec<Read>) {
+fn actors(views: &[&View<'_>], rows: &mut Vec<Figures>) {
     let mut names: Vec<(&str, &str)> = Vec::new();
     for figures in views.iter().flat_map(|view| &view.figures().actors) {
         let name = (figures.actor.as_str(), figures.role.as_str());
@@ -140,7 +127,10 @@ fn actors(views: &[&View<'_>], rows: &mut Vec<Read>) {
                 let values: Vec<Option<f64>> = views.iter().map(of).collect();
                 let key = format!("actor.{actor}.{role}.{key}");
                 let name = format!("{who}: {name}");
-                rows.push(Read { key, name, group: Group::Actors, unit, better, floor, main: false, values });
+                rows.push(Figures {
+                    measure: minor(key, name, Group::Actors, (unit, better, floor)),
+                    values,
+                });
             };
         for row in ACTOR_ROWS.iter().filter(|row| !(is_all && row.is_measured)) {
             push(row.key, row.name, row.unit, row.better, row.floor, &row.get);
@@ -156,7 +146,7 @@ fn actors(views: &[&View<'_>], rows: &mut Vec<Read>) {
 }
 
 /// What memory cost each actor beside reclaim, all its roles together. Runs that do not tell have no figure.
-fn lost(views: &[&View<'_>], rows: &mut Vec<Read>) {
+fn lost(views: &[&View<'_>], rows: &mut Vec<Figures>) {
     type Get = fn(&Parts) -> Option<f64>;
     const PARTS: [(&str, &str, Get); 3] = [
         ("thrashing", "time in thrashing", |parts| parts.thrashing),
@@ -173,16 +163,9 @@ fn lost(views: &[&View<'_>], rows: &mut Vec<Read>) {
     names.sort_unstable();
     for (actor, (key, what, get)) in names.iter().flat_map(|name| PARTS.map(|part| (*name, part))) {
         let of = |costs: &Vec<Cost>| get(&costs.iter().find(|cost| cost.actor == actor)?.parts);
-        rows.push(Read {
-            key: format!("actor.{actor}.lost.{key}"),
-            name: format!("{actor}: {what}"),
-            group: Group::Actors,
-            unit: Unit::Share,
-            better: Better::Lower,
-            floor: POINT,
-            main: false,
-            values: costs.iter().map(of).collect(),
-        });
+        let (key, name) = (format!("actor.{actor}.lost.{key}"), format!("{actor}: {what}"));
+        let measure = minor(key, name, Group::Actors, (Unit::Share, Better::Lower, POINT));
+        rows.push(Figures { measure, values: costs.iter().map(of).collect() });
     }
 }
 
@@ -252,7 +235,7 @@ fn latency(figures: &ActorFigures, get: fn(&Latency) -> f64) -> Option<f64> {
 }
 
 /// Levels of the summary that the table of `report` does not have: means, and how they were at the end.
-fn levels(views: &[&View<'_>], rows: &mut Vec<Read>) {
+fn levels(views: &[&View<'_>], rows: &mut Vec<Figures>) {
     let mut columns: Vec<&str> = Vec::new();
     for column in views.iter().flat_map(|view| view.figures().levels.keys()) {
         if !columns.contains(&column.as_str()) {
@@ -266,16 +249,9 @@ fn levels(views: &[&View<'_>], rows: &mut Vec<Read>) {
         let mut row = |what: &str, get: &dyn Fn(&Level) -> f64| {
             let unit = |view: &View<'_>| if list.is_some() { 1.0 } else { view.page() };
             let of = |view: &&View<'_>| view.figures().levels.get(column).map(|l| get(l) * unit(view));
-            rows.push(Read {
-                key: format!("level.{name}.{what}_bytes"),
-                name: format!("{name}, {what}"),
-                group: Group::Levels,
-                unit: Unit::Bytes,
-                better: Better::Neither,
-                floor: LITTLE,
-                main: false,
-                values: views.iter().map(of).collect(),
-            });
+            let (key, name) = (format!("level.{name}.{what}_bytes"), format!("{name}, {what}"));
+            let measure = minor(key, name, Group::Levels, (Unit::Bytes, Better::Neither, LITTLE));
+            rows.push(Figures { measure, values: views.iter().map(of).collect() });
         };
         // The table of `report` has these.
         let lists = [v::nr_active_anon, v::nr_inactive_anon, v::nr_active_file, v::nr_inactive_file];
@@ -290,7 +266,7 @@ fn levels(views: &[&View<'_>], rows: &mut Vec<Read>) {
 }
 
 /// Zones against their watermarks.
-fn zones(views: &[&View<'_>], rows: &mut Vec<Read>) {
+fn zones(views: &[&View<'_>], rows: &mut Vec<Figures>) {
     let mut names: Vec<(u32, &str)> = Vec::new();
     for zone in views.iter().flat_map(|view| &view.figures().zones) {
         if !names.contains(&(zone.node, &zone.zone)) {
@@ -304,16 +280,9 @@ fn zones(views: &[&View<'_>], rows: &mut Vec<Read>) {
                 let zone = view.figures().zones.iter().find(|zone| zone.node == node && zone.zone == name)?;
                 Some(get(zone, view.page()))
             };
-            rows.push(Read {
-                key: format!("zone.{node}.{name}.{key}"),
-                name: format!("node {node} {name}: {what}"),
-                group: Group::Zones,
-                unit,
-                better,
-                floor,
-                main: false,
-                values: views.iter().map(of).collect(),
-            });
+            let (key, name) = (format!("zone.{node}.{name}.{key}"), format!("node {node} {name}: {what}"));
+            let measure = minor(key, name, Group::Zones, (unit, better, floor));
+            rows.push(Figures { measure, values: views.iter().map(of).collect() });
         };
         let (bytes, share) = (Unit::Bytes, Unit::Share);
         row("low_bytes", "low mark", bytes, Better::Neither, LITTLE, &|zone, page| zone.low as f64 * page);
@@ -327,21 +296,48 @@ fn zones(views: &[&View<'_>], rows: &mut Vec<Read>) {
     }
 }
 
+/// What the measure of a counter or level of `/proc/vmstat` is, whose figures are multiplied by the second.
+fn counted(known: &Row) -> (Measure, f64) {
+    let column = format!("vmstat.{}", known.name);
+    let level = known.kind == Kind::gauge;
+    let (unit, scale, floor) = match known.unit {
+        Counted::kib => (Unit::Bytes, 1024.0, LITTLE),
+        Counted::bytes => (Unit::Bytes, 1.0, LITTLE),
+        Counted::us => (Unit::Nanoseconds, 1e3, TICK),
+        Counted::ms => (Unit::Nanoseconds, 1e6, TICK),
+        Counted::pages | Counted::count | Counted::number => (Unit::Count, 1.0, few(known.name)),
+    };
+    let measure = Measure {
+        key: if level { format!("{column}.mean") } else { column },
+        name: known.name.to_owned(),
+        group: if level { Group::Gauges } else { Group::Counters },
+        unit: unit.name().to_owned(),
+        better: None,
+        floor,
+        main: false,
+    };
+    (measure, scale)
+}
+
+impl Measure {
+    /// The measure of a counter or level of `/proc/vmstat`, by its key.
+    pub(crate) fn of_counter(key: &str) -> Option<Self> {
+        let name = key.strip_prefix("vmstat.")?;
+        let known = Vmstat::ROWS.iter().find(|row| row.name == name.strip_suffix(".mean").unwrap_or(name))?;
+        let (measure, _) = counted(known);
+        (measure.key == key).then_some(measure)
+    }
+}
+
 /// Every counter and level of `/proc/vmstat` that all runs have.
-fn vmstat(views: &[&View<'_>], rows: &mut Vec<Read>) {
+fn vmstat(views: &[&View<'_>], rows: &mut Vec<Figures>) {
     for known in Vmstat::ROWS {
         let column = format!("vmstat.{}", known.name);
         let level = known.kind == Kind::gauge;
         if level && views.iter().any(|view| view.figures().levels.contains_key(&column)) {
             continue;
         }
-        let (unit, scale, floor) = match known.unit {
-            Counted::kib => (Unit::Bytes, 1024.0, LITTLE),
-            Counted::bytes => (Unit::Bytes, 1.0, LITTLE),
-            Counted::us => (Unit::Nanoseconds, 1e3, TICK),
-            Counted::ms => (Unit::Nanoseconds, 1e6, TICK),
-            Counted::pages | Counted::count | Counted::number => (Unit::Count, 1.0, few(known.name)),
-        };
+        let (measure, scale) = counted(known);
         let of = |view: &&View<'_>| {
             let samples = view.run.samples();
             let found = match level {
@@ -352,23 +348,14 @@ fn vmstat(views: &[&View<'_>], rows: &mut Vec<Read>) {
         };
         let values: Vec<Option<f64>> = views.iter().map(of).collect();
         if values.iter().all(Option::is_some) {
-            rows.push(Read {
-                key: if level { format!("{column}.mean") } else { column },
-                name: known.name.to_owned(),
-                group: if level { Group::Gauges } else { Group::Counters },
-                unit,
-                better: Better::Neither,
-                floor,
-                main: false,
-                values,
-            });
+            rows.push(Figures { measure, values });
         }
     }
 }
 
 /// Quantities that the kernels of the runs count under different names, so that [`vmstat`] has no counter
 /// that all runs have: per zone before 4.8, as one since. Each is the sum of its counters.
-fn renamed(views: &[&View<'_>], rows: &mut Vec<Read>) {
+fn renamed(views: &[&View<'_>], rows: &mut Vec<Figures>) {
     let column = |counter: &Counter<Vmstat>| format!("vmstat.{}", counter.name());
     let sum = |view: &View<'_>, group: &[Counter<Vmstat>]| -> Option<f64> {
         let one = |counter: &Counter<Vmstat>| moved(view.run.samples(), &column(counter), part(view));
@@ -382,16 +369,9 @@ fn renamed(views: &[&View<'_>], rows: &mut Vec<Read>) {
     };
     let mut row = |name: &str, values: Vec<Option<f64>>| {
         if values.iter().all(Option::is_some) {
-            rows.push(Read {
-                key: format!("group.{name}"),
-                name: format!("{name} (sum)"),
-                group: Group::Counters,
-                unit: Unit::Count,
-                better: Better::Neither,
-                floor: few(name),
-                main: false,
-                values,
-            });
+            let told = (Unit::Count, Better::Neither, few(name));
+            let measure = minor(format!("group.{name}"), format!("{name} (sum)"), Group::Counters, told);
+            rows.push(Figures { measure, values });
         }
     };
     for (name, group) in groups::RENAMED.iter().filter(|(_, group)| !counted_alike(group)) {

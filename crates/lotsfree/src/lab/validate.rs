@@ -3,22 +3,23 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use lotsfree_analysis::compare::compare;
+use lotsfree_analysis::compare::Measured;
 use lotsfree_analysis::validation::{Drawn, Validation};
-use lotsfree_lab::{VirtualMachine, occupied, pagesets, reserved};
+use lotsfree_lab::{VirtualMachine, conditions};
 use lotsfree_report::runs::{runs_pictures, validation_markdown, validation_tables};
-use lotsfree_run::{Run, Sample, State};
-use lotsfree_scenario::{Case, Experiment, Experiments, Generation, Occupied, Record, Scenario, Stand};
+use lotsfree_run::{Run, State};
+use lotsfree_scenario::shipped;
+use lotsfree_scenario::{Case, Experiment, Experiments, Generation, Record, Scenario, Stand};
 use lotsfree_storage::Access;
 
 use super::progress::Progress;
-use super::{Executor, Job, calibrate};
+use super::{Executor, Job, Runner, calibrate};
 use crate::cli::{On, ValidateArgs};
 use crate::signals::Signals;
 use crate::{output, places, scenarios, sim};
 
-/// The experiments that ship.
-const EXPERIMENTS: &str = include_str!("../../../../lab/validation.toml");
+/// How often a run is tried: an emulated machine may hang while it boots.
+const TRIES: u32 = 2;
 /// Names of the pictures that the tables show of each experiment.
 const PICTURES: [&str; 2] = ["free", "lists"];
 /// Number of variants whose pictures are shown.
@@ -28,51 +29,84 @@ const BESIDE: &str = "pictures/validation";
 
 /// Executes experiments on kernels and on their models, and writes how much they differ.
 pub(super) fn run(arguments: &ValidateArgs) -> anyhow::Result<u8> {
-    let experiments = match (&arguments.experiments, arguments.random) {
-        (_, Some(count)) => Experiments::random(count, arguments.seed, &arguments.generations),
-        (Some(path), None) => Experiments::load(path)?,
-        (None, None) => Experiments::parse(EXPERIMENTS, "lab/validation.toml")?,
-    };
+    let experiments = experiments(arguments)?;
     if let Some(list) = &arguments.list {
         write(list, &experiments.to_toml())?;
         return Ok(0);
     }
     let chosen = if arguments.recorded { Vec::new() } else { chosen(&experiments, &arguments.names)? };
-    lotsfree_storage::create_dir_all(&arguments.out).with_context(|| arguments.out.display().to_string())?;
+    let (out, page) = (arguments.out(), arguments.page());
+    lotsfree_storage::create_dir_all(&out).with_context(|| out.display().to_string())?;
     let signals = Signals::watch().context("cannot handle signals")?;
-    let mut made: Vec<Validation> = Vec::new();
+    let (mut drawn, mut failed) = (Vec::new(), Vec::new());
     for experiment in chosen {
         for generation in experiment.generations.iter().take_while(|_| !signals.came()) {
             let bench = Bench { arguments, experiment, generation: *generation, signals: &signals };
-            match bench.validate(experiments.repeats)? {
-                Some(validation) => {
-                    bench.keep(&validation)?;
-                    made.push(validation);
-                }
-                None => output::remark(&format!("{}, {generation}: interrupted", experiment.name)),
+            match bench.validate() {
+                Ok(Some(pictures)) => drawn.push((bench.name(), pictures)),
+                Ok(None) => output::remark(&format!("{}, {generation}: interrupted", experiment.name)),
+                Err(error) => failed.push(error.context(bench.name())),
             }
         }
     }
-    let mut all = Validation::load_all(&arguments.out)?;
+    write_pages(arguments, &experiments, &drawn, &out, &page)?;
+    let last = failed.pop();
+    failed.iter().for_each(output::complain);
+    match last {
+        Some(error) => Err(error),
+        None => Ok(signals.code().unwrap_or(0)),
+    }
+}
+
+/// The experiments that are asked for: those of a file, those that are drawn, or those that ship.
+fn experiments(arguments: &ValidateArgs) -> anyhow::Result<Experiments> {
+    if let Some(path) = &arguments.experiments {
+        return Ok(Experiments::load(path)?);
+    }
+    let shipped = shipped::experiments()?;
+    Ok(match arguments.random {
+        Some(count) => {
+            let drawn = Experiments::random(count, arguments.seed, &arguments.generations);
+            // What says nothing of the model says nothing in these either.
+            Experiments { left_out: shipped.left_out, ..drawn }
+        }
+        None => shipped,
+    })
+}
+
+/// Makes the pages from the records of a directory; `drawn` are the pictures that were made now.
+fn write_pages(
+    arguments: &ValidateArgs,
+    experiments: &Experiments,
+    drawn: &[(String, Vec<Drawn>)],
+    out: &Path,
+    page: &Path,
+) -> anyhow::Result<()> {
+    let mut all = Validation::load_all(out)?;
     anyhow::ensure!(
         !all.is_empty(),
         "{}: no experiment is recorded here (--out names another directory); {} stays as it is",
-        arguments.out.display(),
-        arguments.page.display()
+        out.display(),
+        page.display()
     );
     for one in &mut all {
-        let of =
-            |made: &&Validation| (&made.experiment, &made.generation) == (&one.experiment, &one.generation);
-        if let Some(made) = made.iter().find(of) {
-            one.pictures.clone_from(&made.pictures);
+        let made = drawn.iter().find(|(name, _)| *name == name_of(&one.experiment, &one.generation));
+        if let Some((_, pictures)) = made {
+            one.pictures.clone_from(pictures);
         }
     }
-    write(&arguments.page, &validation_markdown(&experiments, &all))?;
+    write(page, &validation_markdown(experiments, &all))?;
     if let Some(tables) = &arguments.tables {
-        write(tables, &validation_tables(&experiments, &all, BESIDE))?;
+        write(tables, &validation_tables(experiments, &all, BESIDE))?;
     }
-    output::remark(&format!("{}: {} experiments", arguments.page.display(), all.len()));
-    Ok(signals.code().unwrap_or(0))
+    output::remark(&format!("{}: {} experiments", page.display(), all.len()));
+    Ok(())
+}
+
+/// What the record and the runs of an experiment on a kernel are filed under: `zone-reclaim-6.1`.
+fn name_of(experiment: &str, generation: &str) -> String {
+    let kernel = generation.strip_prefix("linux-").unwrap_or(generation);
+    places::safe(&format!("{experiment}-{kernel}"))
 }
 
 /// The experiments with these names; all of them if no name is given. For one kernel alone `--experiments`
@@ -99,12 +133,6 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     output::save(path, Access::Umask, text.as_bytes())
 }
 
-/// The sample from which on a run is measured.
-fn first_measured(run: &Run) -> Option<Sample> {
-    let row = run.facts().measure.window.map_or(0, |window| run.samples().rows(window).start);
-    run.samples().get(row)
-}
-
 /// One experiment on one kernel.
 struct Bench<'a> {
     arguments: &'a ValidateArgs,
@@ -114,16 +142,18 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// `zone-reclaim-6.1`
     fn name(&self) -> String {
-        let generation = self.generation.name();
-        let kernel = generation.strip_prefix("linux-").unwrap_or(generation);
-        places::safe(&format!("{}-{kernel}", self.experiment.name))
+        name_of(&self.experiment.name, self.generation.name())
     }
 
     /// Directory of its runs.
     fn directory(&self) -> PathBuf {
         self.arguments.runs.join(self.name())
+    }
+
+    /// File of its record.
+    fn file(&self) -> PathBuf {
+        self.arguments.out().join(format!("{}.json", self.name()))
     }
 
     /// Its cases.
@@ -138,49 +168,56 @@ impl Bench<'_> {
         scenarios::overridden(&scenario, &set, &self.experiment.variants)
     }
 
-    /// Executes the runs that are missing, simulates, and compares; `None` if it was interrupted.
-    fn validate(&self, repeats: u16) -> anyhow::Result<Option<Validation>> {
+    /// Executes the runs of the kernel that its record lacks, simulates, and records both; returns the
+    /// pictures, or `None` if it was interrupted.
+    fn validate(&self) -> anyhow::Result<Option<Vec<Drawn>>> {
         let cases = self.cases()?;
-        let Some(record) = self.record()? else { return Ok(None) };
-        let Some(kernels) = self.kernel_runs(&cases, repeats)? else { return Ok(None) };
-        let (mut jobs, mut told) = (Vec::new(), Vec::new());
+        let recorded = self.recorded(&cases)?;
+        let kernel = match (recorded, self.arguments.model_only) {
+            (Some(recorded), true) => recorded,
+            (None, true) => anyhow::bail!("{}: no record of the kernel's runs", self.file().display()),
+            (recorded, false) => match self.kernel_runs(&cases, recorded)? {
+                Some(kernel) => kernel,
+                None => return Ok(None),
+            },
+        };
         let places = places::below(&self.directory().join("model"), &cases);
-        for ((mut case, place), runs) in cases.into_iter().zip(places).zip(&kernels) {
-            case.calibrate(&record)?;
-            let first = runs.first().and_then(|run| run.samples().get(0));
-            let measured = runs.first().and_then(first_measured);
-            let kernel = first
-                .as_ref()
-                .zip(measured)
-                .and_then(|(first, measured)| occupied(first, &measured, &case.machine.nodes));
-            if let Some(Occupied::PerNode(sizes)) = &kernel
-                && told.is_empty()
-            {
-                told = sizes.iter().map(ToString::to_string).collect();
-            }
-            case.machine.kernel = kernel;
-            case.machine.reserved = first.as_ref().and_then(|sample| reserved(sample, &case.machine.nodes));
-            let (nodes, cpus) = (case.machine.nodes.len(), case.machine.cpus_per_node().iter().sum());
-            case.machine.pagesets = first.and_then(|sample| pagesets(&sample, nodes, cpus));
+        let mut jobs = Vec::new();
+        for ((mut case, place), trial) in cases.iter().cloned().zip(places).zip(&kernel.trials) {
+            case.calibrate(&kernel.costs)?;
+            case.machine.take(trial.conditions.clone());
             jobs.push((case, place));
         }
         let models = sim::simulate_all(jobs, self.signals)?;
         if self.signals.came() {
             return Ok(None);
         }
-        let pictures = self.draw(&kernels, &models)?;
-        let facts = kernels.iter().flatten().next().map(Run::facts).cloned().unwrap_or_default();
-        let runs: Vec<Vec<Run>> = kernels.into_iter().chain([models]).collect();
-        Ok(Some(Validation {
-            experiment: self.experiment.name.clone(),
-            generation: self.generation.name().to_owned(),
-            release: facts.osrelease,
-            emulated: record.provenance.accelerator.is_some_and(|accelerator| accelerator != "kvm"),
-            calibration: record.name,
-            occupied: told,
-            pictures,
-            ..Validation::of(compare(&runs))
-        }))
+        let mut validation = kernel;
+        for (trial, model) in validation.trials.iter_mut().zip(&models) {
+            trial.model = Measured::of(std::slice::from_ref(model));
+        }
+        self.keep(&validation)?;
+        Ok(Some(self.draw(&cases, &models)?))
+    }
+
+    /// The record of earlier runs of these cases; `None` if there is none, or if the experiment has changed
+    /// since.
+    fn recorded(&self, cases: &[Case]) -> anyhow::Result<Option<Validation>> {
+        let file = self.file();
+        if self.arguments.fresh || !file.exists() {
+            return Ok(None);
+        }
+        let recorded = Validation::load(&file)?;
+        let same = recorded.trials.len() <= cases.len()
+            && recorded.trials.iter().zip(cases).all(|(trial, case)| case.is_written_as(&trial.case));
+        if !same {
+            output::remark(&format!(
+                "{}: of other cases than the experiment has now; made again",
+                file.display()
+            ));
+        }
+        let whole = !self.arguments.model_only || recorded.trials.len() == cases.len();
+        Ok(Some(recorded).filter(|_| same && whole))
     }
 
     /// The costs of the kernel's work there: the record of an earlier measurement, or a new one.
@@ -200,45 +237,79 @@ impl Bench<'_> {
         Ok(record)
     }
 
-    /// The kernel's runs of each case. Runs that exist and are complete are not repeated.
-    fn kernel_runs(&self, cases: &[Case], repeats: u16) -> anyhow::Result<Option<Vec<Vec<Run>>>> {
-        let machine = match self.experiment.on {
-            Stand::Vm => Executor::virtual_machine(VirtualMachine::default())?,
-            Stand::Host => Executor::Local(super::local(On::Host, None, self.arguments.yes_really, false)?),
+    /// What the kernel's runs of each case measured: those of a record, and those that it lacks. Each is
+    /// recorded when it has ended, so that an interruption loses one.
+    fn kernel_runs(
+        &self,
+        cases: &[Case],
+        recorded: Option<Validation>,
+    ) -> anyhow::Result<Option<Validation>> {
+        let mut kernel = match recorded {
+            Some(recorded) => recorded,
+            None => {
+                let Some(costs) = self.record()? else { return Ok(None) };
+                let (experiment, generation) = (&self.experiment.name, self.generation.name());
+                Validation::of(experiment.clone(), generation.to_owned(), costs, Vec::new())
+            }
         };
         let places = places::below(&self.directory().join("kernel"), cases);
-        let durations = cases.iter().map(|case| case.duration.ns());
-        let durations: Vec<u64> = (0..repeats).flat_map(|_| durations.clone()).collect();
-        let mut runner = machine.runner();
-        let mut progress = Progress::new(durations, false);
-        let mut runs: Vec<Vec<Run>> = cases.iter().map(|_| Vec::new()).collect();
         // Every case runs once before any runs again, so that changes over time affect all cases alike.
-        let all = (1..=repeats).flat_map(|repeat| (0..cases.len()).map(move |index| (repeat, index)));
-        for (number, (repeat, index)) in all.enumerate() {
-            let (Some(case), Some(place), Some(of)) =
-                (cases.get(index), places.get(index), runs.get_mut(index))
-            else {
-                continue;
-            };
-            let job = Job { case: case.clone(), place: place.join(repeat.to_string()) };
-            let run = match self.known(&job) {
+        let all = (1..=self.experiment.repeats).flat_map(|repeat| {
+            cases.iter().zip(&places).enumerate().map(move |(index, (case, place))| {
+                (repeat, index, Job { case: case.clone(), place: place.join(repeat.to_string()) })
+            })
+        });
+        let lacks = |(repeat, index, _): &(u16, usize, Job)| {
+            kernel.trials.get(*index).is_none_or(|trial| trial.kernel.column.repeats < usize::from(*repeat))
+        };
+        let missing: Vec<(u16, usize, Job)> = all.filter(lacks).collect();
+        let machine = match (self.experiment.on, missing.is_empty()) {
+            (_, true) => return Ok(Some(kernel)),
+            (Stand::Vm, _) => Executor::virtual_machine(VirtualMachine::default())?,
+            (Stand::Host, _) => {
+                Executor::Local(super::local(On::Host, None, self.arguments.yes_really, false)?)
+            }
+        };
+        let mut runner = machine.runner();
+        let durations = missing.iter().map(|(_, _, job)| job.case.duration.ns()).collect();
+        let mut progress = Progress::new(durations, false);
+        for (number, (repeat, index, job)) in missing.iter().enumerate() {
+            let run = match self.known(job) {
                 Some(run) => run,
                 None => {
-                    output::remark(&format!("{}: {}, the kernel's run {repeat}", self.name(), case.variant));
-                    let (run, done) =
-                        runner.run(&job, self.signals, &mut |stage| progress.show(number, stage));
-                    progress.clear();
-                    done.with_context(|| job.place.display().to_string())?;
-                    match run.filter(|run| run.state() == State::Complete) {
+                    let what = format!("{}: {}, the kernel's run {repeat}", self.name(), job.case.variant);
+                    output::remark(&what);
+                    match self.execute(&mut runner, job, number, &mut progress)? {
                         Some(run) => run,
                         None => return Ok(None),
                     }
                 }
             };
-            of.push(run);
+            kernel.add(*index, &run, &job.case, conditions(&run, &job.case.machine))?;
+            self.keep(&kernel)?;
         }
         runner.end()?;
-        Ok(Some(runs))
+        Ok(Some(kernel))
+    }
+
+    /// Executes a case once more if it fails; `None` if it was interrupted.
+    fn execute(
+        &self,
+        runner: &mut Runner<'_>,
+        job: &Job,
+        number: usize,
+        progress: &mut Progress,
+    ) -> anyhow::Result<Option<Run>> {
+        for attempt in 1.. {
+            let (run, done) = runner.run(job, self.signals, &mut |stage| progress.show(number, stage));
+            progress.clear();
+            match done.with_context(|| job.place.display().to_string()) {
+                Ok(()) => return Ok(run.filter(|run| run.state() == State::Complete)),
+                Err(error) if attempt < TRIES && !self.signals.came() => output::complain(&error),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
     }
 
     /// An earlier complete run of the same case. A change of the scenario makes it stale; one of the agent,
@@ -246,15 +317,18 @@ impl Bench<'_> {
     /// run.
     fn known(&self, job: &Job) -> Option<Run> {
         let run = Run::open(&job.place).ok().filter(|_| !self.arguments.fresh)?;
-        (run.state() == State::Complete && run.scenario() == job.case.to_toml()).then_some(run)
+        (run.state() == State::Complete && job.case.is_written_as(run.scenario())).then_some(run)
     }
 
-    /// Draws the first variants, the kernel's above the model's, and returns the files with their
-    /// descriptions.
-    fn draw(&self, kernels: &[Vec<Run>], models: &[Run]) -> anyhow::Result<Vec<Drawn>> {
+    /// Draws the first variants, the kernel's above the model's as far as its runs are there, and returns the
+    /// files with their descriptions.
+    fn draw(&self, cases: &[Case], models: &[Run]) -> anyhow::Result<Vec<Drawn>> {
         let Some(tables) = &self.arguments.tables else { return Ok(Vec::new()) };
-        let above = kernels.iter().filter_map(|runs| runs.first()).take(DRAWN);
-        let runs: Vec<Run> = above.chain(models.iter().take(DRAWN)).cloned().collect();
+        let places = places::below(&self.directory().join("kernel"), cases);
+        let above = cases.iter().zip(places).take(DRAWN);
+        let above =
+            above.filter_map(|(case, place)| self.known(&Job { case: case.clone(), place: place.join("1") }));
+        let runs: Vec<Run> = above.chain(models.iter().take(DRAWN).cloned()).collect();
         let beside = tables.parent().unwrap_or(Path::new("")).join(BESIDE);
         let mut drawn = Vec::new();
         for picture in runs_pictures(&runs).into_iter().filter(|picture| PICTURES.contains(&picture.name)) {
@@ -265,8 +339,8 @@ impl Bench<'_> {
         Ok(drawn)
     }
 
-    /// Writes the result to a file of its own.
+    /// Writes the record.
     fn keep(&self, validation: &Validation) -> anyhow::Result<()> {
-        write(&self.arguments.out.join(format!("{}.json", self.name())), &validation.to_json()?)
+        write(&self.file(), &validation.to_json()?)
     }
 }

@@ -18,6 +18,7 @@ mod page;
 mod pictures;
 pub(crate) mod text;
 mod validation;
+mod worth;
 
 pub use json::runs_json;
 pub use page::{PicturePage, runs_html, runs_pictures};

@@ -1,11 +1,12 @@
 //! The pages that are made of [`Validation`]s: how far the model is from kernels, the worst first, and the
 //! tables with every measure.
 
-use lotsfree_analysis::compare::{Deviation, Order, Row, Sort, Table, Tally, Verdict, rank_order};
+use lotsfree_analysis::compare::{Deviation, Order, Row, Sort, Table, Verdict, rank_order};
 use lotsfree_analysis::validation::{Drawn, Validation, variant};
-use lotsfree_scenario::{Experiment, Experiments, Stand};
+use lotsfree_scenario::{Experiment, Experiments, Occupied, Stand};
 
-use super::compare::{Grid, KEY, REPEATS, cells, size};
+use super::compare::{Grid, KEY, REPEATS, cells};
+use super::worth;
 use crate::markdown::{self, escaped, line};
 use crate::words::{enumeration, plural};
 
@@ -33,7 +34,7 @@ fn placed<'a>(experiments: &Experiments, all: &'a [Validation]) -> Vec<&'a Valid
     placed.into_iter().map(|(_, one)| one).collect()
 }
 
-/// The page: how far the model is from kernels in short, the worst measures and why, and whether variants
+/// The page: what a prediction is worth, what is known where, the worst measures and why, and whether variants
 /// stand in the same order.
 pub fn validation_markdown(experiments: &Experiments, all: &[Validation]) -> String {
     let all = placed(experiments, all);
@@ -44,7 +45,8 @@ pub fn validation_markdown(experiments: &Experiments, all: &[Validation]) -> Str
         line(&mut out, "Nothing has been measured yet.");
         return out;
     }
-    in_short(&mut out, experiments, &all);
+    worth::held_out(&mut out, experiments, &all);
+    worth::known(&mut out, experiments, &all);
     left_out(&mut out, experiments);
     worst(&mut out, experiments, &all);
     orders(&mut out, experiments, &all);
@@ -102,97 +104,37 @@ fn made_of(experiment: &Experiment) -> String {
 
 /// Under what a kernel executed it.
 fn conditions(one: &Validation) -> String {
+    let occupied = match one.trials.first().and_then(|trial| trial.conditions.kernel.as_ref()) {
+        Some(Occupied::PerNode(sizes)) => {
+            enumeration(&sizes.iter().map(ToString::to_string).collect::<Vec<_>>())
+        }
+        Some(Occupied::Total(size)) => size.to_string(),
+        None => "not known".to_owned(),
+    };
     format!(
-        "kernel {}{}; costs: {}; occupied when measuring begins: {}.",
+        "kernel {}{}; costs: {}; occupied when measuring begins: {occupied}.",
         escaped(&one.release),
         if one.emulated { ", by software emulation" } else { "" },
-        escaped(&one.calibration),
-        enumeration(&one.occupied)
+        escaped(&one.costs.name)
     )
 }
 
 const INTRODUCTION: &str = "\
 <!-- Written by `lotsfree lab validate`; do not edit. -->
 
-Experiments of [lab/validation.toml](../lab/validation.toml) were executed by a real kernel, most of them twice, and by
-the model of that kernel, with the costs that `lotsfree lab calibrate` measured on the same machine and with as much
-memory in the hands of the kernel, of its CPUs and of the programs that load it as there was when measuring began.
-Nothing else of the model depends on what is shown here: where a figure is off, a rule is wrong or missing, and it is
-said which, if that is known.
+Experiments were executed by a real kernel, at least twice, and by the model of that kernel, with the costs that
+`lotsfree lab calibrate` measured on the same machine and with as much memory in the hands of the kernel, of its CPUs
+and of the programs that load it as there was when measuring began. Nothing else of the model depends on what is shown
+here: where a figure is off, a rule is wrong or missing, and it is said which, if that is known.
 
-An error is a share of the kernel's figure, or of a floor (1 MiB, 256 pages or requests, 1 % of a share) where that is
-larger. *In kind*: next to nothing in one, much in the other. What repeats of the kernel differ by is no error.
+An error is a share of the kernel's figure, or of a floor (256 KiB, 64 pages or requests, 1 % of a share) where that is
+larger. *In kind*: next to nothing in one, much in the other.
 Where the kernel ran by software emulation, instructions take 10 to 20 times as long: times and throughput are shown,
 but not counted.
 
-`lotsfree lab validate --recorded --tables FILE` writes the tables with every measure.
+`lotsfree lab validate --recorded --tables FILE` writes the tables with every measure, and `lotsfree lab validate
+--model-only` compares another model with the same runs of kernels.
 ";
-
-/// One row for each table, and what is true of all.
-fn in_short(out: &mut String, experiments: &Experiments, all: &[&Validation]) {
-    line(out, "## In short\n");
-    let head = [
-        "experiment",
-        "kernel",
-        "variant",
-        "measures",
-        "median error",
-        "within 15 %",
-        "in kind",
-        "/proc/vmstat",
-        "median error",
-        "within 15 %",
-        "in kind",
-        "repeats apart",
-    ];
-    let numbers: Vec<bool> = (0..head.len()).map(|column| column > 2).collect();
-    let mut rows = Vec::new();
-    let mut everywhere: [Vec<Deviation>; 2] = [Vec::new(), Vec::new()];
-    for one in all {
-        for table in &one.compared.tables {
-            let mut row = vec![one.experiment.clone(), one.kernel().to_owned(), escaped(&variant(table))];
-            for (vmstat, everywhere) in [false, true].into_iter().zip(&mut everywhere) {
-                let counted =
-                    |row: &&Row| row.group.is_detail() == vmstat && one.counts(experiments, table, row);
-                let told = table.rows.iter().filter(counted);
-                let told: Vec<Deviation> =
-                    told.filter_map(|row| row.deviations.first().copied().flatten()).collect();
-                let tally = Tally::of(told.iter().copied());
-                everywhere.extend(told);
-                row.extend([
-                    tally.compared.to_string(),
-                    tally.median_error.map_or_else(|| "–".to_owned(), size),
-                    tally.close.to_string(),
-                    tally.in_kind.to_string(),
-                ]);
-            }
-            row.push(one.spread(experiments, table).map_or_else(|| "–".to_owned(), size));
-            rows.push(row);
-        }
-    }
-    markdown::table(out, &head, &numbers, &rows);
-    for (what, told) in ["measures", "counters of `/proc/vmstat`"].into_iter().zip(everywhere) {
-        let sum = Tally::of(told);
-        if let Some(median) = sum.median_error {
-            line(
-                out,
-                &format!(
-                    "- Over all {} {what}: median error {}, {} within 15 % or within the spread of repeats, {} \
-                     in kind.",
-                    sum.compared,
-                    size(median),
-                    sum.close,
-                    match sum.in_kind {
-                        0 => "none differs".to_owned(),
-                        1 => "1 differs".to_owned(),
-                        n => format!("{n} differ"),
-                    }
-                ),
-            );
-        }
-    }
-    line(out, "");
-}
 
 /// What is not counted, and why.
 fn left_out(out: &mut String, experiments: &Experiments) {

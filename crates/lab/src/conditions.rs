@@ -1,10 +1,23 @@
-//! The part of a machine's memory that no actor can have: [`occupied`], [`reserved`] and [`pagesets`].
+//! The part of a machine's memory that no actor can have: [`conditions`].
 
 use lotsfree_kernel_files::counters::{Counter, Meminfo, meminfo, zoneinfo};
-use lotsfree_run::Sample;
-use lotsfree_scenario::Occupied;
+use lotsfree_run::{Run, Sample};
+use lotsfree_scenario::{Conditions, MachineSpec, Occupied};
 use lotsfree_units::{Bytes, PageSize};
 use lotsfree_workload::quantity::Size;
+
+/// What the model of a machine has to be told to begin as a kernel did in `run`, which executed a case for that
+/// machine.
+pub fn conditions(run: &Run, machine: &MachineSpec) -> Conditions {
+    let row = run.facts().measure.window.map_or(0, |window| run.samples().rows(window).start);
+    let (first, measured) = (run.samples().get(0), run.samples().get(row));
+    let (nodes, cpus) = (&machine.nodes, machine.cpus_per_node().iter().sum());
+    Conditions {
+        kernel: first.as_ref().zip(measured.as_ref()).and_then(|(first, then)| occupied(first, then, nodes)),
+        reserved: first.as_ref().and_then(|first| reserved(first, nodes)),
+        pagesets: first.as_ref().and_then(|first| pagesets(first, nodes.len(), cpus)),
+    }
+}
 
 /// Memory of a node that an actor could obtain, in bytes: free pages, pages in the CPUs' pagesets, and pages
 /// on the lists of reclaim. `None` if the sample does not show the node.
@@ -44,19 +57,19 @@ fn without(nodes: &[Size], part: impl Fn(u32) -> Option<u64>) -> Option<Occupied
 /// the memory that is neither free nor on the lists of reclaim when measuring begins, which is the kernel's
 /// memory and locked memory, with the page tables and slabs for what the actors have by then. The anonymous
 /// pages that were there before any actor started are added. `None` if the samples do not show the nodes.
-pub fn occupied(first: &Sample, measured: &Sample, nodes: &[Size]) -> Option<Occupied> {
+fn occupied(first: &Sample, measured: &Sample, nodes: &[Size]) -> Option<Occupied> {
     without(nodes, |id| to_be_had(measured, id)?.checked_sub(anonymous(first, id)?))
 }
 
 /// The memory of each node that its zones do not manage: a scenario's `machine.reserved`. `None` if the
 /// sample does not show the nodes.
-pub fn reserved(sample: &Sample, nodes: &[Size]) -> Option<Occupied> {
+fn reserved(sample: &Sample, nodes: &[Size]) -> Option<Occupied> {
     without(nodes, |id| managed(sample, id))
 }
 
 /// Free memory of each node in the pageset of each CPU: a scenario's `machine.pagesets`. `None` if the sample
 /// does not show pagesets of the nodes.
-pub fn pagesets(sample: &Sample, nodes: usize, cpus: u32) -> Option<Vec<Vec<Size>>> {
+fn pagesets(sample: &Sample, nodes: usize, cpus: u32) -> Option<Vec<Vec<Size>>> {
     let of = |node: u32, cpu: u32| {
         let zones = sample.zones.iter().filter(|zone| zone.node == node);
         let sets = zones.flat_map(|zone| &zone.pagesets).filter(|set| set.cpu == cpu);

@@ -1,0 +1,254 @@
+//! The head of the page on validation: what a prediction of the model is worth.
+
+use lotsfree_analysis::compare::{Row, Table};
+use lotsfree_analysis::score::{Cell, Directions, Score, Stratum, is_reclaims_own};
+use lotsfree_analysis::validation::{Validation, variant};
+use lotsfree_scenario::{Experiment, Experiments};
+
+use super::compare::size;
+use crate::markdown::{self, escaped, line};
+use crate::words::plural;
+
+/// Counters that are told by themselves, because they are what hurts.
+const HURTS: [(&str, &[&str]); 3] = [
+    ("swap", &["vmstat.pswpin", "vmstat.pswpout"]),
+    ("major faults", &["vmstat.pgmajfault"]),
+    ("refaults", &["vmstat.workingset_refault"]),
+];
+
+/// A variant of an experiment on a kernel.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    experiments: &'a Experiments,
+    of: &'a Validation,
+    table: &'a Table,
+}
+
+impl<'a> Case<'a> {
+    /// Errors of the counters of reclaim's own for which `also` holds.
+    fn cells(self, also: &'a dyn Fn(&Row) -> bool) -> impl Iterator<Item = Cell> + 'a {
+        let Case { experiments, of, table } = self;
+        let counts =
+            move |row: &&Row| is_reclaims_own(row) && of.counts(experiments, table, row) && also(row);
+        table.rows.iter().filter(counts).filter_map(Cell::of)
+    }
+
+    fn score(self) -> Score {
+        Score::of(self.cells(&|_| true))
+    }
+
+    fn name(self) -> String {
+        format!("{}, {}", self.of.experiment, variant(self.table))
+    }
+}
+
+fn cases<'a>(experiments: &'a Experiments, all: &[&'a Validation]) -> Vec<Case<'a>> {
+    let of = |of: &&'a Validation| {
+        let of: &'a Validation = of;
+        of.compared.tables.iter().map(move |table| Case { experiments, of, table })
+    };
+    all.iter().flat_map(of).collect()
+}
+
+/// The case whose counters are furthest off.
+fn worst<'a>(cases: &[Case<'a>]) -> Option<(f64, Case<'a>)> {
+    let scored = cases.iter().filter_map(|case| Some((case.score().error?, *case)));
+    scored.max_by(|(a, _), (b, _)| a.total_cmp(b))
+}
+
+fn together(cases: &[Case<'_>]) -> Score {
+    Score::of(cases.iter().flat_map(|case| case.cells(&|_| true)))
+}
+
+fn share(error: Option<f64>) -> String {
+    error.map_or_else(|| "–".to_owned(), size)
+}
+
+/// What experiments say that taught the model nothing.
+pub(super) fn held_out(out: &mut String, experiments: &Experiments, all: &[&Validation]) {
+    let is = |experiment: &&Experiment| experiment.is_held_out();
+    let drawn = experiments.all.iter().filter(is).count();
+    if drawn == 0 {
+        return;
+    }
+    line(out, "## What a prediction is worth\n");
+    line(out, HELD_OUT);
+    let named = |of: &&&Validation| {
+        experiments.all.iter().any(|experiment| experiment.is_held_out() && experiment.name == of.experiment)
+    };
+    let made: Vec<&Validation> = all.iter().filter(named).copied().collect();
+    let looks = match experiments.looks.as_slice() {
+        [] => "Nobody has looked at what came of them.".to_owned(),
+        looks => {
+            let said: Vec<String> =
+                looks.iter().map(|look| format!("{} ({})", look.date, escaped(&look.why))).collect();
+            format!(
+                "Somebody looked at what came of them {}: {}.",
+                plural(looks.len(), "time"),
+                said.join("; ")
+            )
+        }
+    };
+    line(out, &format!("{} of {} have been made. {looks}\n", made.len(), plural(drawn, "experiment")));
+    if made.is_empty() {
+        return;
+    }
+    let mut kernels: Vec<&str> = made.iter().map(|of| of.kernel()).collect();
+    kernels.sort_unstable();
+    kernels.dedup();
+    let every = cases(experiments, &made);
+    let mut rows = Vec::new();
+    for kernel in kernels {
+        let its: Vec<Case<'_>> = every.iter().filter(|case| case.of.kernel() == kernel).copied().collect();
+        for stratum in Stratum::ALL {
+            let of: Vec<Case<'_>> =
+                its.iter().filter(|case| Stratum::of(case.table) == stratum).copied().collect();
+            if !of.is_empty() {
+                rows.push(stratum_row(kernel, stratum.name(), &of));
+            }
+        }
+        rows.push(stratum_row(kernel, "in all", &its));
+    }
+    let head = [
+        "kernel",
+        "the kernel",
+        "cases",
+        "counters",
+        "error",
+        "beyond repeats",
+        "repeats apart",
+        "in kind",
+        "swap",
+        "major faults",
+        "refaults",
+        "worst case",
+        "unsteady",
+        "their error",
+    ];
+    let numbers: Vec<bool> = (0..head.len()).map(|column| column > 1 && column != 11).collect();
+    markdown::table(out, &head, &numbers, &rows);
+    let mut directions = Directions::default();
+    made.iter().for_each(|of| directions.add(of));
+    if directions.told > 0 {
+        line(
+            out,
+            &format!(
+                "The kernel's repeats tell which way a variant changes throughput, latency p99 or major faults in {} \
+                 cells; the model has it right in {}.\n",
+                directions.told, directions.right
+            ),
+        );
+    }
+}
+
+fn stratum_row(kernel: &str, what: &str, cases: &[Case<'_>]) -> Vec<String> {
+    let score = together(cases);
+    let mut row = vec![
+        kernel.to_owned(),
+        what.to_owned(),
+        cases.len().to_string(),
+        score.counters.to_string(),
+        share(score.error),
+        share(score.beyond),
+        share(score.spread),
+        score.in_kind.to_string(),
+    ];
+    for (_, keys) in HURTS {
+        let is = |row: &Row| keys.iter().any(|key| row.key.starts_with(key));
+        // Those whose repeats are apart as well: what hurts is seldom steady.
+        let mut errors: Vec<f64> =
+            cases.iter().flat_map(|case| case.cells(&is)).map(|cell| cell.error).collect();
+        errors.sort_by(f64::total_cmp);
+        row.push(share(lotsfree_analysis::compare::error::median(&errors)));
+    }
+    row.push(
+        worst(cases)
+            .map_or_else(String::new, |(error, case)| format!("{} ({})", escaped(&case.name()), size(error))),
+    );
+    row.extend([score.unsteady.to_string(), share(score.unsteady_error)]);
+    row
+}
+
+/// A row for each experiment on each kernel: those that were made for the model, or from which it was mended.
+pub(super) fn known(out: &mut String, experiments: &Experiments, all: &[&Validation]) {
+    let known = |of: &&&Validation| {
+        let mut named = experiments.all.iter().filter(|experiment| experiment.name == of.experiment);
+        named.any(|experiment| !experiment.is_held_out())
+    };
+    let known: Vec<&Validation> = all.iter().filter(known).copied().collect();
+    if known.is_empty() {
+        return;
+    }
+    line(out, "## Experiments that are known\n");
+    line(out, KNOWN);
+    let head = [
+        "experiment",
+        "kernel",
+        "counters",
+        "error",
+        "beyond repeats",
+        "repeats apart",
+        "in kind",
+        "worst variant",
+        "its error",
+        "unsteady",
+        "their error",
+        "taught",
+    ];
+    let numbers: Vec<bool> = (0..head.len()).map(|column| (2..11).contains(&column) && column != 7).collect();
+    let taught = |of: &Validation| {
+        let found = experiments.all.iter().find(|experiment| experiment.name == of.experiment);
+        found.and_then(|experiment| experiment.taught.clone()).unwrap_or_default()
+    };
+    let row = |of: &&Validation| {
+        let cases = cases(experiments, &[of]);
+        let score = together(&cases);
+        let (error, name) = match worst(&cases) {
+            Some((error, case)) => (Some(error), escaped(&variant(case.table))),
+            None => (None, String::new()),
+        };
+        vec![
+            of.experiment.clone(),
+            of.kernel().to_owned(),
+            score.counters.to_string(),
+            share(score.error),
+            share(score.beyond),
+            share(score.spread),
+            score.in_kind.to_string(),
+            name,
+            share(error),
+            score.unsteady.to_string(),
+            share(score.unsteady_error),
+            escaped(&taught(of)),
+        ]
+    };
+    let rows: Vec<Vec<String>> = known.iter().map(row).collect();
+    markdown::table(out, &head, &numbers, &rows);
+    let score = together(&cases(experiments, &known));
+    line(
+        out,
+        &format!(
+            "Over all of them: {} counters with a median error of {}, {} in kind, and {} whose repeats are apart, with \
+             {}.\n",
+            score.counters,
+            share(score.error),
+            score.in_kind,
+            score.unsteady,
+            share(score.unsteady_error)
+        ),
+    );
+}
+
+const HELD_OUT: &str = "\
+Machines, settings and programs that were drawn from seeds ([lab/held-out.toml](../lab/held-out.toml)) and listed
+before any rule was made by what kernels do with such experiments. A *case* is a variant of one of them. The error is
+the median over the counters that are reclaim's own; those that conservation alone gets right (`numa_*`, `pgalloc_*`,
+`pgfree`, `pgfault`, `nr_dirtied`, `pgpgout`) are not among them. *Beyond repeats* is the same from the nearest of the
+kernel's repeats. *Unsteady* are counters whose repeats are more than 10 % apart: they are told by themselves, except
+that swap, major faults and refaults are told whether or not they are steady.
+";
+
+const KNOWN: &str = "\
+Experiments by which rules were made: they say where the model has been mended, not what it is worth elsewhere. Columns
+are as above.
+";
