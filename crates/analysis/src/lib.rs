@@ -11,6 +11,7 @@
 pub mod assumed;
 pub mod blame;
 pub mod compare;
+pub mod conditions;
 pub mod explain;
 pub mod measure;
 pub mod score;

@@ -9,7 +9,7 @@ use lotsfree_kernel_files::counters::{Counter, Vmstat};
 use lotsfree_run::{
     Figures, Histogram, Intervals, Moved, Run, RunOn, Samples, Spent, State, Summary, Toll, Window,
 };
-use lotsfree_scenario::{Case, Scenario, SweepPoint};
+use lotsfree_scenario::{Case, MachineSpec, Scenario, SweepPoint};
 use lotsfree_settings::ZONE_RECLAIM_MODE;
 use lotsfree_units::Percent;
 use lotsfree_units::words::enumeration;
@@ -32,6 +32,8 @@ pub struct View<'r> {
     pub summary: Summary,
     /// The keys of its scenario that a variant can change, with their values.
     pub keys: BTreeMap<String, String>,
+    /// The machine of its scenario, if that reads.
+    pub machine: Option<MachineSpec>,
     /// The value of the sweep, if the scenario has one.
     pub point: Option<SweepPoint>,
     /// What the measured threads did in the part of the run that counts.
@@ -148,6 +150,7 @@ impl<'r> View<'r> {
             named.or_else(|| Some(case.as_ref()?.variant.clone())).unwrap_or_else(|| "base".to_owned());
         let keys = case.as_ref().map(Case::keys).unwrap_or_default();
         let seed = case.as_ref().map(|case| case.seed);
+        let machine = case.as_ref().map(|case| case.machine.clone());
         let point = case.and_then(|case| case.sweep);
         let outside = run.facts().measure.window.map(|_| {
             let Window { from, to } = summary.measured.window;
@@ -160,6 +163,7 @@ impl<'r> View<'r> {
             label,
             summary,
             keys,
+            machine,
             point,
             work,
             undisturbed,

@@ -9,7 +9,6 @@
 pub mod agent;
 pub mod calibrate;
 mod command;
-mod conditions;
 mod coordinator;
 mod error;
 mod group;
@@ -22,7 +21,6 @@ mod virtual_machine;
 pub mod vm;
 
 pub use calibrate::{Calibration, Effort};
-pub use conditions::conditions;
 pub use coordinator::{Place, coordinate};
 pub use error::LabError;
 pub use here::{Output, Stage, Watch};

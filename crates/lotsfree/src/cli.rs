@@ -441,6 +441,7 @@ pub(crate) enum SnapshotFormat {
                   lotsfree sim mine.toml --variant base --variant small    two of its variants\n  \
                   lotsfree sim quickstart --repeat 5                       with five seeds, to see what is chance\n  \
                   lotsfree sim quickstart --calibration host.toml          with costs of lotsfree lab calibrate\n  \
+                  lotsfree sim mine.toml --like lab/runs/DATE-vm/mine      beginning as that lab's kernel did\n  \
                   lotsfree sim --show quickstart > mine.toml               one to start from\n\n\
                   Then: lotsfree report runs/quickstart -o quickstart.html\n\n\
                   Exit code: 0 all runs are complete, 2 wrong usage, a scenario with errors or output that cannot be \
@@ -470,6 +471,11 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) calibration: Option<PathBuf>,
 
+    /// A run of lotsfree lab, or a directory with some: begin as the kernel did there, with as much memory in
+    /// use by something other than the scenario
+    #[arg(long, value_name = "RUN")]
+    pub(crate) like: Option<PathBuf>,
+
     /// Directory for the runs [default: runs/SCENARIO]
     #[arg(long, short, value_name = "DIR", alias = "output")]
     pub(crate) out: Option<PathBuf>,
@@ -483,11 +489,11 @@ pub(crate) struct SimArgs {
     pub(crate) threads: Option<u16>,
 
     /// List the scenarios that ship, and what they show
-    #[arg(long, conflicts_with_all = ["scenario", "set", "variant", "repeat", "calibration", "out", "no_runs", "threads", "show"])]
+    #[arg(long, conflicts_with_all = ["scenario", "set", "variant", "repeat", "calibration", "like", "out", "no_runs", "threads", "show"])]
     pub(crate) list: bool,
 
     /// Print the text of a scenario that ships instead of running it
-    #[arg(long, conflicts_with_all = ["set", "variant", "repeat", "calibration", "out", "no_runs", "threads", "json"])]
+    #[arg(long, conflicts_with_all = ["set", "variant", "repeat", "calibration", "like", "out", "no_runs", "threads", "json"])]
     pub(crate) show: bool,
 
     /// As JSON
@@ -840,7 +846,7 @@ fn key_value(text: &str) -> Result<(String, String), String> {
                   lotsfree compare runs/quickstart/as-it-is runs/quickstart/direct\n  \
                   lotsfree compare runs/before runs/after                          variant by variant\n  \
                   lotsfree compare runs/model runs/kernel --format markdown -o validation.md\n\n\
-                  An error is |a - b| / max(|reference|, floor); the floor (256 pages or faults, 1 MiB, 1 us, 10 ms of \
+                  An error is |a - b| / max(|reference|, floor); the floor (64 pages or faults, 256 KiB, 1 us, 10 ms of \
                   time spent, one percentage point, once per second) keeps 3 pages against 5 from being 67 %. What is \
                   below it in one and ten times as much in the other differs in kind. Runs of the same scenario, \
                   variant, sweep value, machine and settings are repeats: a difference within their spread is no error. \

@@ -12,6 +12,7 @@ use crate::document::{Node, Place, Table, Value};
 use crate::error::Collector;
 use crate::generation::Generation;
 use crate::read::read;
+use crate::record::{Device, Record};
 
 /// Most CPUs of a machine.
 const CPUS: u32 = 4096;
@@ -185,6 +186,10 @@ pub struct Conditions {
     /// [`MachineSpec::pagesets`]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pagesets: Option<Vec<Vec<Size>>>,
+    /// Devices that do not rotate answer as fast as a calibration of the machine says, whatever the case says:
+    /// the throttle of a virtual machine has no latency.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub measured_latency: bool,
 }
 
 /// How far nodes are from each other.
@@ -204,9 +209,15 @@ impl Default for Distance {
 }
 
 impl MachineSpec {
-    /// Takes the conditions of a machine that has booted, in place of what it says itself.
-    pub fn take(&mut self, conditions: Conditions) {
-        let Conditions { kernel, reserved, pagesets } = conditions;
+    /// Takes the conditions of a machine that has booted, in place of what it says itself. `record` is of that
+    /// machine.
+    pub fn take(&mut self, conditions: Conditions, record: Option<&Record>) {
+        if let Some(record) = record.filter(|_| conditions.measured_latency && !self.disk.rotational) {
+            let answer = |device: &Device| record.answer(device).map(Time);
+            self.disk.latency = answer(&record.disk).unwrap_or(self.disk.latency);
+            self.swap.latency = self.swap.latency.map(|latency| answer(&record.swap).unwrap_or(latency));
+        }
+        let Conditions { kernel, reserved, pagesets, measured_latency: _ } = conditions;
         (self.kernel, self.reserved, self.pagesets) = (kernel, reserved, pagesets);
     }
 

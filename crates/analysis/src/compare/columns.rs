@@ -2,14 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lotsfree_scenario::{CalibrationSpec, MachineSpec, Occupied};
+use lotsfree_units::Bytes;
 use lotsfree_units::words::{duration, enumeration, plural};
 
 use super::Column;
 use super::pairing::{Entry, is_kernel, variant};
+use crate::conditions::conditions;
 use crate::view::{ended, place};
 
 /// Measured parts whose lengths differ by a larger share are remarked on.
 const LENGTHS: f64 = 0.01;
+/// Memory in use that differs by a larger share of a machine's makes it another machine.
+const TOLD: f64 = 0.01;
 /// More settings than this that differ are counted instead of named.
 const MOST_KEYS: usize = 6;
 
@@ -92,6 +97,44 @@ fn differing_keys(columns: &[&Entry<'_, '_>]) -> Vec<String> {
     all.iter().filter(differ).map(|key| (*key).clone()).collect()
 }
 
+/// What a model was not told of the machine of the kernel that it is compared with. Without that they are two
+/// machines, and differ by more than the model is off.
+fn untold(firsts: &[&Entry<'_, '_>]) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let Some(kernel) = firsts.iter().find(|entry| is_kernel(entry.view)) else { return remarks };
+    let in_use = |occupied: &Occupied, machine: &MachineSpec| -> Bytes {
+        machine.per_node(occupied).iter().map(|size| Bytes(size.bytes())).sum()
+    };
+    for model in firsts.iter().filter(|entry| !is_kernel(entry.view)) {
+        let Some(machine) = &model.view.machine else { continue };
+        let Some(was) = conditions(kernel.view.run, machine).kernel else { continue };
+        let was = in_use(&was, machine);
+        let tell = "lotsfree sim --like takes it from a lab's run";
+        match machine.kernel.as_ref().map(|told| in_use(told, machine)) {
+            None => remarks.push(format!(
+                "Not the same machine: the model was not told that {was} of the kernel's memory were in use by \
+                 something other than the scenario ({tell})."
+            )),
+            Some(told) if told.0.abs_diff(was.0) as f64 > TOLD * machine.memory().0 as f64 => {
+                remarks.push(format!(
+                    "Not the same machine: {was} of the kernel's memory were in use by something other than the \
+                     scenario, {told} of the model's ({tell})."
+                ));
+            }
+            Some(_) => {}
+        }
+        let costs = model.view.run.facts().calibration.as_ref();
+        if costs.is_some_and(|costs| costs.name == CalibrationSpec::DEFAULT) {
+            remarks.push(
+                "The model's costs are its own, and not measured on that machine: lotsfree lab calibrate, and then \
+                 sim --calibration."
+                    .to_owned(),
+            );
+        }
+    }
+    remarks
+}
+
 /// What a reader should know: what else columns differ in, and what is not as a whole run is.
 pub(super) fn differences(columns: &[Column], members: &[Vec<&Entry<'_, '_>>]) -> Vec<String> {
     let mut remarks = Vec::new();
@@ -116,6 +159,7 @@ pub(super) fn differences(columns: &[Column], members: &[Vec<&Entry<'_, '_>>]) -
         let names: Vec<String> = generations.into_iter().cloned().collect();
         remarks.push(format!("Not the same generation of the kernel: {}.", enumeration(&names)));
     }
+    remarks.extend(untold(&firsts));
     // What a variant changes is what is compared.
     let variants: BTreeSet<&str> = firsts.iter().map(|entry| variant(entry.view)).collect();
     let titles: BTreeSet<&str> = firsts.iter().map(|entry| entry.view.run.facts().title.as_str()).collect();

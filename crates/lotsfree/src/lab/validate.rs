@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use lotsfree_analysis::compare::Measured;
+use lotsfree_analysis::conditions::conditions;
 use lotsfree_analysis::validation::{Drawn, Validation};
-use lotsfree_lab::{VirtualMachine, conditions};
+use lotsfree_lab::VirtualMachine;
 use lotsfree_report::runs::{runs_pictures, validation_markdown, validation_tables};
 use lotsfree_run::{Run, State};
 use lotsfree_scenario::shipped;
@@ -185,7 +186,7 @@ impl Bench<'_> {
         let mut jobs = Vec::new();
         for ((mut case, place), trial) in cases.iter().cloned().zip(places).zip(&kernel.trials) {
             case.calibrate(&kernel.costs)?;
-            case.machine.take(trial.conditions.clone());
+            case.machine.take(trial.conditions.clone(), Some(&kernel.costs));
             jobs.push((case, place));
         }
         let models = sim::simulate_all(jobs, self.signals)?;

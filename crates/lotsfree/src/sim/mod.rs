@@ -1,5 +1,6 @@
 //! `lotsfree sim`.
 
+mod like;
 mod list;
 mod memory;
 mod pool;
@@ -66,8 +67,12 @@ pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
     }
     let (name, scenario) = scenarios::load(named)?;
     let mut cases = scenarios::cases(&scenario, &arguments.set, &arguments.variant)?;
-    if let Some(path) = &arguments.calibration {
-        calibrate(&mut cases, &Record::load(path)?)?;
+    let record = arguments.calibration.as_deref().map(Record::load).transpose()?;
+    if let Some(record) = &record {
+        calibrate(&mut cases, record)?;
+    }
+    if let Some(path) = &arguments.like {
+        like::apply(&mut cases, path, record.as_ref())?;
     }
 
     let base = arguments.out.clone().unwrap_or_else(|| Path::new("runs").join(places::safe(&name)));

@@ -1,7 +1,7 @@
 //! The part of a machine's memory that no actor can have: [`conditions`].
 
 use lotsfree_kernel_files::counters::{Counter, Meminfo, meminfo, zoneinfo};
-use lotsfree_run::{Run, Sample};
+use lotsfree_run::{Run, RunOn, Sample};
 use lotsfree_scenario::{Conditions, MachineSpec, Occupied};
 use lotsfree_units::{Bytes, PageSize};
 use lotsfree_workload::quantity::Size;
@@ -15,6 +15,7 @@ pub fn conditions(run: &Run, machine: &MachineSpec) -> Conditions {
     Conditions {
         kernel: first.as_ref().zip(measured.as_ref()).and_then(|(first, then)| occupied(first, then, nodes)),
         reserved: first.as_ref().and_then(|first| reserved(first, nodes)),
+        measured_latency: run.facts().machine == RunOn::Vm,
         pagesets: first.as_ref().and_then(|first| pagesets(first, nodes.len(), cpus)),
     }
 }

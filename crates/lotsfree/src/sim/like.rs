@@ -1,0 +1,79 @@
+//! `lotsfree sim --like`: a machine that begins as that of a lab's run did.
+
+use std::path::Path;
+
+use lotsfree_analysis::conditions::conditions;
+use lotsfree_run::{Run, RunOn};
+use lotsfree_scenario::{Case, Record, Scenario};
+
+use crate::{output, runs};
+
+/// A kernel's run, with the case that it executed.
+struct Executed {
+    run: Run,
+    case: Case,
+}
+
+/// Tells each case what the kernel's run of it below `path` began with: that of the same variant and value of
+/// the sweep, or else the first on such a machine. Cases for whose machine there is none are reported. `record`
+/// says what things cost on that machine.
+///
+/// # Errors
+/// If there is no run of a kernel, or none on the machine of any case.
+pub(super) fn apply(cases: &mut [Case], path: &Path, record: Option<&Record>) -> anyhow::Result<()> {
+    let found = runs::open(&[path.to_path_buf()])?;
+    let executed: Vec<Executed> = found.into_iter().filter_map(Executed::of).collect();
+    anyhow::ensure!(
+        !executed.is_empty(),
+        "{}: no run of a kernel is there; lotsfree lab makes them",
+        path.display()
+    );
+    let mut without = Vec::new();
+    for case in cases.iter_mut() {
+        let alike = || executed.iter().filter(|one| one.is_on_machine_of(case));
+        match alike().find(|one| one.is_of(case)).or_else(|| alike().next()) {
+            Some(one) => {
+                let told = conditions(&one.run, &case.machine);
+                case.machine.take(told, record);
+            }
+            None => without.push(case.variant.clone()),
+        }
+    }
+    without.dedup();
+    anyhow::ensure!(
+        without.len() < cases.len(),
+        "{}: its runs are of other machines than the scenario's; generation, CPUs and nodes must be the same",
+        path.display()
+    );
+    if !without.is_empty() {
+        output::remark(&format!(
+            "{}: no run on the machine of {}, which begins as the model takes it to",
+            path.display(),
+            without.join(", ")
+        ));
+    }
+    Ok(())
+}
+
+impl Executed {
+    /// `None` of a run of the model, or one that does not say what it executed.
+    fn of(run: Run) -> Option<Self> {
+        if run.facts().machine == RunOn::Model {
+            return None;
+        }
+        let case =
+            Scenario::parse(run.scenario(), "scenario.toml").ok()?.cases(None).ok()?.into_iter().next()?;
+        Some(Executed { run, case })
+    }
+
+    fn is_on_machine_of(&self, case: &Case) -> bool {
+        let of =
+            |case: &Case| (case.machine.generation, case.machine.nodes.clone(), case.machine.cpus_per_node());
+        of(&self.case) == of(case)
+    }
+
+    fn is_of(&self, case: &Case) -> bool {
+        let label = |case: &Case| case.sweep.as_ref().map(|point| point.label.clone());
+        self.case.variant == case.variant && label(&self.case) == label(case)
+    }
+}
