@@ -105,6 +105,18 @@ pub enum KswapdTarget {
     NodeHigh,
 }
 
+/// Which of the cached pages around a fault count as hits, each of which takes back a miss
+/// (`mm/filemap.c:filemap_map_pages`): too many misses end read-around.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MmapHit {
+    /// Those that it maps (3.15 to 4.7).
+    Mapped,
+    /// All (4.8, bae473a423f6).
+    Cached,
+    /// All but those that came back after they had been active (6.10, 8001070cfbec).
+    Fresh,
+}
+
 /// How many swap slots are read at a fault (`mm/swap_state.c:swapin_nr_pages`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapReadahead {
@@ -308,8 +320,8 @@ pub struct Generation {
     pub fair_zones: bool,
     /// How many swap slots are read at a fault.
     pub swap_readahead: SwapReadahead,
-    /// A read fault maps up to 16 cached pages (3.15, 8c6e50b0290c).
-    pub fault_around: bool,
+    /// A read fault maps up to 16 cached pages (3.15, 8c6e50b0290c). Which of them speak for read-around.
+    pub fault_around: Option<MmapHit>,
     /// A task counts a fault as major that had to be retried, because it met a locked page or started
     /// readahead (`mm/memory.c:mm_account_fault`, 5.9 on). With locks per VMA (6.4 on) most are not retried.
     pub retried_is_major: bool,
@@ -434,7 +446,7 @@ impl Generation {
             zonelist_order: true,
             fair_zones: false,
             swap_readahead: SwapReadahead::Block,
-            fault_around: false,
+            fault_around: None,
             retried_is_major: false,
             writers: WriterThrottle::WritesItself,
             dirty_spreading: false,
@@ -517,7 +529,7 @@ impl Generation {
             request_pages: 320,
             fair_zones: true,
             swap_readahead: SwapReadahead::Adaptive,
-            fault_around: true,
+            fault_around: Some(MmapHit::Mapped),
             ..Self::linux_3_11()
         }
     }
@@ -543,6 +555,7 @@ impl Generation {
             reclaim_retries: true,
             cfq: false,
             fair_zones: false,
+            fault_around: Some(MmapHit::Cached),
             zone_counters: false,
             ..Self::linux_4_4()
         }
@@ -581,6 +594,7 @@ impl Generation {
             dirty: known_dirty(&Rules::linux_6_12()),
             balance: Balance::WeightedCost,
             lru_gen: LruGen::LINUX_6_12,
+            fault_around: Some(MmapHit::Fresh),
             retried_is_major: false,
             ..Self::linux_6_1()
         }

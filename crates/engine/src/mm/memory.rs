@@ -12,6 +12,7 @@ use super::policy::Arrival;
 use super::readahead::RaState;
 use super::vmstat::Stat;
 use super::{Cx, Device, Done, Mm, Stop, Wait, WaitReason};
+use crate::generation::MmapHit;
 
 /// Entries that a core's caches may hold: 8 MiB of them.
 const CACHED_ENTRIES: usize = 1 << 21;
@@ -684,10 +685,7 @@ impl Mm {
         let slot = object.base + page;
         let Some(which) = which.or_else(|| object.mapping(cx.process, id.0)) else { return Err(Stop::Bad) };
         let e = self.entries[slot as usize];
-        let mapped_here = match which {
-            0 => e & entry::MAPPED != 0,
-            _ => object.mappings[which].bits[(page / 64) as usize] >> (page % 64) & 1 == 1,
-        };
+        let mapped_here = object.is_mapped(which, page, e);
         if let Some(frame) = entry::frame(e)
             && mapped_here
         {
@@ -705,13 +703,17 @@ impl Mm {
             }
             return if write { self.balance_dirty_pages(cx) } else { Ok(()) };
         }
+        let around = self.generation.fault_around.filter(|_| !write);
         match entry::frame(e) {
             Some(frame) => {
                 fault.begin(self, cx);
-                if fault.stage == Stage::Begun {
-                    self.mmap_hit(cx, id);
+                // A page that can be mapped at once is a hit by being mapped, below.
+                let f = self.frames[frame as usize];
+                let mapped = around.is_some() && !f.has(flag::LOCKED | flag::READAHEAD);
+                if fault.stage == Stage::Begun && !mapped {
+                    self.mmap_hits(cx, id, 1);
                 }
-                if self.frames[frame as usize].has(flag::LOCKED) {
+                if f.has(flag::LOCKED) {
                     fault.retry(self);
                     return Err(self.wait_locked(frame).into());
                 }
@@ -720,15 +722,24 @@ impl Mm {
                     self.mmap_async_readahead(cx, id, number, page);
                 }
             }
-            None => self.filemap_fault_miss(cx, fault, number)?,
+            None => {
+                if let Some(hit) = around.filter(|_| fault.stage != Stage::Missed) {
+                    self.hits_around(cx, id, (number, page), which, hit);
+                    self.fault_around(number, which, page);
+                }
+                self.filemap_fault_miss(cx, fault, number)?;
+            }
         }
         let Some(frame) = entry::frame(self.entries[slot as usize]) else { return Err(Wait::YIELD.into()) };
         if self.frames[frame as usize].has(flag::LOCKED) {
             fault.retry(self);
             return Err(self.wait_locked(frame).into());
         }
+        if let Some(hit) = around {
+            self.hits_around(cx, id, (number, page), which, hit);
+        }
         self.map_file_page(number, which, page, frame);
-        if self.generation.fault_around && !write {
+        if around.is_some() {
             self.fault_around(number, which, page);
         }
         if write {
@@ -752,6 +763,30 @@ impl Mm {
             self.events[vmstat::pgmajfault] += 1;
         }
         self.mmap_readahead(cx, &mut fault.alloc, fault.region, (number, fault.page), misses)
+    }
+
+    /// Counts the hits of a fault around a page, before it maps what is cached there (`filemap_map_pages`).
+    #[inline]
+    fn hits_around(&mut self, cx: &Cx, id: RegionId, (number, page): (u32, u32), which: usize, hit: MmapHit) {
+        // Most files are read without misses to take back.
+        if self.processes[cx.process].vma(id).is_some_and(|vma| vma.mmap_miss > 0) {
+            let object = &self.objects[number];
+            let first = page & !15;
+            let counts = |near: u32| {
+                let e = self.entries[(object.base + near) as usize];
+                let frame = entry::frame(e).map(|frame| self.frames[frame as usize]);
+                frame.is_some_and(|frame| {
+                    !frame.has(flag::LOCKED | flag::READAHEAD)
+                        && match hit {
+                            MmapHit::Mapped => !object.is_mapped(which, near, e),
+                            MmapHit::Cached => true,
+                            MmapHit::Fresh => !frame.has(flag::WORKINGSET),
+                        }
+                })
+            };
+            let hits = (first..(first + 16).min(object.pages)).filter(|near| counts(*near)).count();
+            self.mmap_hits(cx, id, hits as u32);
+        }
     }
 
     /// Maps the cached pages of the 64 KiB around a page that was just mapped (`do_fault_around`).

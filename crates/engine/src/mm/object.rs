@@ -46,6 +46,15 @@ impl Object {
         self.mappings.iter().position(|mapping| mapping.process == process && mapping.region == region)
     }
 
+    /// Whether the mapping of a number has a page, of which this is the entry.
+    #[inline]
+    pub(super) fn is_mapped(&self, which: usize, page: u32, e: u32) -> bool {
+        match which {
+            0 => e & entry::MAPPED != 0,
+            _ => self.mappings[which].bits[(page / 64) as usize] >> (page % 64) & 1 == 1,
+        }
+    }
+
     /// Whether a mapping other than the first has the page.
     #[inline]
     pub(super) fn is_mapped_elsewhere(&self, page: u32) -> bool {

@@ -188,10 +188,10 @@ impl Mm {
         result
     }
 
-    /// Counts a fault that met a cached page (`do_async_mmap_readahead`).
-    pub(crate) fn mmap_hit(&mut self, cx: &Cx, id: RegionId) {
+    /// Counts cached pages that faults met (`do_async_mmap_readahead`, `filemap_map_pages`).
+    pub(crate) fn mmap_hits(&mut self, cx: &Cx, id: RegionId, hits: u32) {
         if let Some(vma) = self.processes[cx.process].vma_mut(id) {
-            vma.mmap_miss = vma.mmap_miss.saturating_sub(1);
+            vma.mmap_miss = vma.mmap_miss.saturating_sub(hits);
         }
     }
 
