@@ -325,6 +325,9 @@ pub struct Generation {
     /// A task counts a fault as major that had to be retried, because it met a locked page or started
     /// readahead (`mm/memory.c:mm_account_fault`, 5.9 on). With locks per VMA (6.4 on) most are not retried.
     pub retried_is_major: bool,
+    /// The flusher writes for a tenth of a second before it looks at the limit again
+    /// (`fs/fs-writeback.c:writeback_sb_inodes`, 3.2 on, e6fb6da2e107).
+    pub flusher_passes: bool,
     /// How writers are held to the dirty limit.
     pub writers: WriterThrottle,
     /// Dirty spreading: pages for writing avoid zones (nodes from 4.8 on) that are over their dirty limit
@@ -448,6 +451,7 @@ impl Generation {
             swap_readahead: SwapReadahead::Block,
             fault_around: None,
             retried_is_major: false,
+            flusher_passes: false,
             writers: WriterThrottle::WritesItself,
             dirty_spreading: false,
             anon_refault: false,
@@ -495,6 +499,7 @@ impl Generation {
             zonelist_cache: Some(ZonelistCache::BelowMinOrNoProgress),
             writers: WriterThrottle::Paused,
             dirty_spreading: true,
+            flusher_passes: true,
             ..Self::linux_3_0()
         }
     }

@@ -49,6 +49,9 @@ const BANDWIDTH_PERIOD: u64 = (3 * HZ).next_power_of_two() * JIFFY;
 pub(crate) struct Writeback {
     /// Files with dirty pages, in the order in which they became dirty.
     files: VecDeque<u32>,
+    /// How many of these, from the front on, the flusher writes before it looks at the limit again, and until
+    /// when (`writeback_sb_inodes`, from 3.2 on).
+    pass: (usize, u64),
     /// Pages that reclaim wants to write, in the order in which it met them.
     pageout: Vec<(Device, u64, u32)>,
     /// Pages that the flusher was asked to write.
@@ -79,6 +82,7 @@ impl Writeback {
     pub(crate) fn new() -> Self {
         Writeback {
             files: VecDeque::new(),
+            pass: (0, 0),
             pageout: Vec::new(),
             asked: 0,
             flusher_woken: false,
@@ -109,7 +113,10 @@ impl Writeback {
     }
     /// Removes an object that no longer exists or is no longer dirty.
     pub(crate) fn forget(&mut self, number: u32) {
-        self.files.retain(|&file| file != number);
+        if let Some(at) = self.files.iter().position(|&file| file == number) {
+            self.files.remove(at);
+            self.pass.0 -= usize::from(at < self.pass.0);
+        }
     }
     /// Pages of files that are under writeback.
     pub(crate) fn under_writeback(&self) -> u64 {
@@ -529,7 +536,8 @@ impl Mm {
                 let old = |file: &&u32| objects[**file].dirtied_at <= expired_before;
                 expired = self.writeback.files.iter().find(old).copied();
             }
-            let wanted = if over || self.writeback.asked > 0 {
+            let passes = self.flusher_passes(now, over);
+            let wanted = if passes || over || self.writeback.asked > 0 {
                 self.writeback.files.front().copied()
             } else {
                 expired
@@ -544,7 +552,8 @@ impl Mm {
                 return Wait { channel: Some(WaitChannel::Flusher), until, why: WaitReason::Idle };
             };
             // Writes that reclaim asked for are not background writeback.
-            let writer = if over || self.writeback.asked == 0 { Writer::Background } else { Writer::Task };
+            let writer =
+                if passes || over || self.writeback.asked == 0 { Writer::Background } else { Writer::Task };
             if self.queue_full(cx, Device::Disk, writer) {
                 return self.wait_for_room(cx, WaitReason::Idle);
             }
@@ -552,8 +561,8 @@ impl Mm {
             let (written, _) = self.write_file(cx, number, chunk, false, writer);
             self.writeback.asked = self.writeback.asked.saturating_sub(written.max(1));
             // The file moves to the end of the queue, for the next file's turn.
-            if let Some(at) = self.writeback.files.iter().position(|&file| file == number) {
-                self.writeback.files.remove(at);
+            if self.writeback.files.contains(&number) {
+                self.writeback.forget(number);
                 self.writeback.files.push_back(number);
                 if written == 0 {
                     // All dirty pages of the file are still under writeback from before.
@@ -572,6 +581,19 @@ impl Mm {
                 return Wait::YIELD;
             }
         }
+    }
+
+    /// Whether the flusher is in a pass over the files that were dirty when it began, in which it does not look
+    /// at the limit. It begins one above the limit, and ends it after a tenth of a second.
+    fn flusher_passes(&mut self, now: u64, over: bool) -> bool {
+        let Writeback { files, pass: (left, until), .. } = &mut self.writeback;
+        if *left > 0 && now > *until {
+            *left = 0;
+        }
+        if *left == 0 && over && self.generation.flusher_passes {
+            (*left, *until) = (files.len(), now + HZ / 10 * JIFFY);
+        }
+        *left > 0
     }
 
     /// Holds a writer to the dirty limit (`balance_dirty_pages_ratelimited`).
