@@ -173,9 +173,12 @@ impl Machine {
         let mut mm = Mm::new(&memory);
         let files = Files::new(&program.files, disk_pages, |file| mm.declare_file(file.pages, file.exists));
         let cfq = memory.generation.cfq;
+        let blk_mq = memory.generation.blk_mq;
         // CFQ idles only where the heads would have to move.
-        let scheduler = |spec: DeviceSpec| {
-            if cfq && spec.seek.is_some() { Scheduler::Cfq } else { Scheduler::Deadline }
+        let scheduler = |spec: DeviceSpec| match spec.seek {
+            Some(_) if cfq => Scheduler::Cfq,
+            None if blk_mq => Scheduler::None,
+            _ => Scheduler::Deadline,
         };
         let disk_of = |spec| Disk::new(spec, scheduler(spec), memory.generation.request_pages);
         let mut disks = vec![disk_of(disk)];
