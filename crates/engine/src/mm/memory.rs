@@ -722,25 +722,16 @@ impl Mm {
                     self.mmap_async_readahead(cx, id, number, page);
                 }
             }
-            None => {
-                if let Some(hit) = around.filter(|_| fault.stage != Stage::Missed) {
-                    self.hits_around(cx, id, (number, page), which, hit);
-                    self.fault_around(number, which, page);
-                }
-                self.filemap_fault_miss(cx, fault, number)?;
-            }
+            None => self.filemap_fault_miss(cx, fault, number, (which, around))?,
         }
         let Some(frame) = entry::frame(self.entries[slot as usize]) else { return Err(Wait::YIELD.into()) };
         if self.frames[frame as usize].has(flag::LOCKED) {
             fault.retry(self);
             return Err(self.wait_locked(frame).into());
         }
-        if let Some(hit) = around {
-            self.hits_around(cx, id, (number, page), which, hit);
-        }
         self.map_file_page(number, which, page, frame);
-        if around.is_some() {
-            self.fault_around(number, which, page);
+        if let Some(hit) = around {
+            self.fault_around(cx, id, (number, page), which, hit);
         }
         if write {
             self.set_page_dirty(cx, frame);
@@ -754,50 +745,80 @@ impl Mm {
 
     /// Handles a fault on a page of a file that is not in the cache: reads the page and those around it. The
     /// fault counts as major even if the page was never written and no device is involved.
-    fn filemap_fault_miss(&mut self, cx: &mut Cx, fault: &mut Fault, number: u32) -> Done {
+    fn filemap_fault_miss(
+        &mut self,
+        cx: &mut Cx,
+        fault: &mut Fault,
+        number: u32,
+        (which, around): (usize, Option<MmapHit>),
+    ) -> Done {
         fault.begin(self, cx);
         let misses = fault.stage != Stage::Missed;
         if misses {
             fault.stage = Stage::Missed;
             fault.major = true;
             self.events[vmstat::pgmajfault] += 1;
+            // What is cached around would be mapped first; that is left to when the page is there.
+            if let Some(hit) = around {
+                self.take_back_misses(cx, fault.region, (number, fault.page), which, hit);
+            }
         }
         self.mmap_readahead(cx, &mut fault.alloc, fault.region, (number, fault.page), misses)
     }
 
-    /// Counts the hits of a fault around a page, before it maps what is cached there (`filemap_map_pages`).
+    /// Maps the cached pages of the 64 KiB around a page (`do_fault_around`), which is mapped already if it is
+    /// cached, and takes back a miss for each that counts as a hit (`filemap_map_pages`).
     #[inline]
-    fn hits_around(&mut self, cx: &Cx, id: RegionId, (number, page): (u32, u32), which: usize, hit: MmapHit) {
-        // Most files are read without misses to take back.
-        if self.processes[cx.process].vma(id).is_some_and(|vma| vma.mmap_miss > 0) {
-            let object = &self.objects[number];
-            let first = page & !15;
-            let counts = |near: u32| {
-                let e = self.entries[(object.base + near) as usize];
-                let frame = entry::frame(e).map(|frame| self.frames[frame as usize]);
-                frame.is_some_and(|frame| {
-                    !frame.has(flag::LOCKED | flag::READAHEAD)
-                        && match hit {
-                            MmapHit::Mapped => !object.is_mapped(which, near, e),
-                            MmapHit::Cached => true,
-                            MmapHit::Fresh => !frame.has(flag::WORKINGSET),
-                        }
-                })
-            };
-            let hits = (first..(first + 16).min(object.pages)).filter(|near| counts(*near)).count();
-            self.mmap_hits(cx, id, hits as u32);
+    fn fault_around(
+        &mut self,
+        cx: &Cx,
+        id: RegionId,
+        (number, page): (u32, u32),
+        which: usize,
+        hit: MmapHit,
+    ) {
+        // Usually all pages are absent or in the page table already, and most files are read without misses to
+        // take back. These checks take no branch per page and read no frame.
+        let around = self.entries.around(self.objects[number].base + page);
+        let unmapped = around.iter().fold(false, |any, &e| any | entry::is_unmapped(e));
+        self.take_back_misses(cx, id, (number, page), which, hit);
+        if which > 0 || unmapped {
+            self.map_around(number, which, page);
         }
     }
 
-    /// Maps the cached pages of the 64 KiB around a page that was just mapped (`do_fault_around`).
+    /// Takes back a miss for each hit among the pages around one.
     #[inline]
-    fn fault_around(&mut self, number: u32, which: usize, page: u32) {
-        // Usually there is nothing to do because all pages are absent or in the page table already. This
-        // check takes no branch per page and reads no frame.
-        let around = self.entries.around(self.objects[number].base + page);
-        if which > 0 || around.iter().fold(false, |any, &e| any | entry::is_unmapped(e)) {
-            self.map_around(number, which, page);
+    fn take_back_misses(
+        &mut self,
+        cx: &Cx,
+        id: RegionId,
+        (number, page): (u32, u32),
+        which: usize,
+        hit: MmapHit,
+    ) {
+        if self.processes[cx.process].vma(id).is_some_and(|vma| vma.mmap_miss > 0) {
+            let hits = self.hits_around(number, which, page, hit);
+            self.mmap_hits(cx, id, hits);
         }
+    }
+
+    /// How many of the pages around one count as hits.
+    #[cold]
+    fn hits_around(&self, number: u32, which: usize, page: u32, hit: MmapHit) -> u32 {
+        let object = &self.objects[number];
+        let around = (page & !15..).zip(self.entries.around(object.base + page));
+        let hits = around.filter(|(near, e)| {
+            let Some(frame) = entry::frame(**e) else { return false };
+            let frame = &self.frames[frame as usize];
+            let counts = match hit {
+                MmapHit::Mapped => *near == page || !object.is_mapped(which, *near, **e),
+                MmapHit::Cached => true,
+                MmapHit::Fresh => !frame.has(flag::WORKINGSET),
+            };
+            counts && !frame.has(flag::LOCKED | flag::READAHEAD)
+        });
+        hits.count() as u32
     }
 
     /// Maps the cached pages around one.

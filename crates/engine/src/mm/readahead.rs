@@ -157,14 +157,15 @@ impl Mm {
         let Some(vma) = self.processes[cx.process].vma_mut(id) else {
             return Err(Stop::Bad);
         };
-        if counts {
-            vma.mmap_miss = (vma.mmap_miss + 1).min(10 * MMAP_LOTSAMISS);
-        }
         let advice = vma.advice;
         if advice == Advice::Random {
             return self.read_page(cx, alloc, number, page);
         }
         let mut ra = vma.ra;
+        // What is told about its order is not judged by its misses.
+        if counts && advice == Advice::Normal {
+            vma.mmap_miss = (vma.mmap_miss + 1).min(10 * MMAP_LOTSAMISS);
+        }
         let too_many = vma.mmap_miss > MMAP_LOTSAMISS;
         let max = self.ra_pages(Advice::Normal);
         let result = match advice {
