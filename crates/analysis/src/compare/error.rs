@@ -127,13 +127,15 @@ impl Deviation {
             Better::Neither => None,
         };
         let (a, b) = (reference.value.abs(), other.value.abs());
+        // One repeat that has next to nothing says that there is no difference in kind.
+        let nearest = other.value.clamp(reference.min, reference.max).abs();
         let verdict = if a.max(b) < floor {
             Verdict::Small
         } else if error < SLIGHT {
             Verdict::Same
         } else if reference.overlaps(other) {
             Verdict::WithinSpread
-        } else if a.min(b) < floor && a.max(b) >= MANY * floor {
+        } else if nearest.min(b) < floor && nearest.max(b) >= MANY * floor {
             Verdict::InKind
         } else if error <= CLOSE {
             Verdict::Close
@@ -255,6 +257,8 @@ mod tests {
         assert_eq!(pages(&[0.0], &[640.0]).verdict, Verdict::InKind);
         assert_eq!(pages(&[5000.0], &[60.0]).verdict, Verdict::InKind);
         assert_eq!(pages(&[0.0], &[639.0]).verdict, Verdict::Off);
+        assert_eq!(pages(&[60.0, 9000.0], &[0.0]).verdict, Verdict::Off);
+        assert_eq!(pages(&[800.0, 9000.0], &[0.0]).verdict, Verdict::InKind);
         assert!(pages(&[0.0], &[640.0]).rank() > pages(&[65.0], &[1e12]).rank());
     }
 
