@@ -320,6 +320,9 @@ pub struct Generation {
     pub fair_zones: bool,
     /// How many swap slots are read at a fault.
     pub swap_readahead: SwapReadahead,
+    /// A read that is larger than the window is read in requests of the disk's size
+    /// (`mm/readahead.c`, 4.10 on, 9491ae4aade6).
+    pub readahead_io_pages: bool,
     /// A read fault maps up to 16 cached pages (3.15, 8c6e50b0290c). Which of them speak for read-around.
     pub fault_around: Option<MmapHit>,
     /// A task counts a fault as major that had to be retried, because it met a locked page or started
@@ -449,6 +452,7 @@ impl Generation {
             zonelist_order: true,
             fair_zones: false,
             swap_readahead: SwapReadahead::Block,
+            readahead_io_pages: false,
             fault_around: None,
             retried_is_major: false,
             flusher_passes: false,
@@ -560,6 +564,7 @@ impl Generation {
             reclaim_retries: true,
             cfq: false,
             fair_zones: false,
+            readahead_io_pages: true,
             fault_around: Some(MmapHit::Cached),
             zone_counters: false,
             ..Self::linux_4_4()

@@ -120,7 +120,8 @@ impl Read {
                 // The reader holds the page, so that zone reclaim for the next window cannot free it.
                 let flags = &mut mm.frames[frame as usize].flags;
                 *flags = (*flags & !flag::READAHEAD) | flag::LOCKED;
-                mm.async_readahead(cx, number, ra, page);
+                let request = (call.offset + len).div_ceil(PAGE) as u32 - page;
+                mm.async_readahead(cx, number, ra, page, request);
                 if !locked {
                     mm.frames[frame as usize].flags &= !flag::LOCKED;
                 }

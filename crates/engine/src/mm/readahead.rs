@@ -71,6 +71,16 @@ impl Mm {
         }
     }
 
+    /// The largest window for a read of `request` pages: a read that is larger than the window may have a
+    /// request of the disk (`ractl_max_pages`; 4.10 on, 9491ae4aade6).
+    fn max_pages(&self, advice: Advice, request: u32) -> u32 {
+        let max = self.ra_pages(advice);
+        match self.generation.readahead_io_pages {
+            true if max > 0 && request > max => max.max(request.min(self.generation.request_pages)),
+            _ => max,
+        }
+    }
+
     /// Handles a read of `request` pages from `page` on that missed the cache (`page_cache_sync_ra`): reads a
     /// window for it.
     pub(crate) fn sync_readahead(
@@ -82,8 +92,8 @@ impl Mm {
         page: u32,
         request: u32,
     ) -> Result<(), Stop> {
-        let max = self.ra_pages(ra.advice);
         let request = request.max(1);
+        let max = self.max_pages(ra.advice, request);
         if max == 0 {
             return self.read_pages(cx, number, page, request, 0, Some((page, alloc)));
         }
@@ -112,15 +122,26 @@ impl Mm {
         // go.
         if ra.async_size == ra.size && page == ra.start {
             let more = next(ra.size, max);
-            ra.async_size = more;
-            ra.size = (ra.size + more).min(max.max(ra.size));
+            (ra.size, ra.async_size) = match ra.size + more {
+                both if both <= max => (both, more),
+                _ if self.generation.readahead_io_pages => (max, max / 2),
+                both => (both.min(max.max(ra.size)), more),
+            };
         }
         self.read_pages(cx, number, ra.start, ra.size, ra.async_size, Some((page, alloc)))
     }
 
-    /// Starts the next window after a read met the page that is marked for it (`page_cache_async_ra`).
-    pub(crate) fn async_readahead(&mut self, cx: &mut Cx, number: u32, ra: &mut RaState, page: u32) {
-        let max = self.ra_pages(ra.advice);
+    /// Starts the next window after a read, of which `request` pages are left, met the page that is marked for
+    /// it (`page_cache_async_ra`).
+    pub(crate) fn async_readahead(
+        &mut self,
+        cx: &mut Cx,
+        number: u32,
+        ra: &mut RaState,
+        page: u32,
+        request: u32,
+    ) {
+        let max = self.max_pages(ra.advice, request);
         // Reads have a queue of their own, which one window per reader does not fill; it is never congested.
         if max == 0 {
             return;
@@ -207,7 +228,8 @@ impl Mm {
             return;
         }
         let mut ra = vma.ra;
-        self.async_readahead(cx, number, &mut ra, page);
+        let request = self.ra_pages(Advice::Normal);
+        self.async_readahead(cx, number, &mut ra, page, request);
         if let Some(vma) = self.processes[cx.process].vma_mut(id) {
             vma.ra = ra;
         }
