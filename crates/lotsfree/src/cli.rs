@@ -558,6 +558,10 @@ pub(crate) struct ValidateArgs {
     #[arg(long, conflicts_with_all = ["random", "fresh", "yes_really"])]
     pub(crate) model_only: bool,
 
+    /// Record what kernels do, without the model and the page: nobody has looked at what is held out
+    #[arg(long, conflicts_with_all = ["model_only", "recorded", "page", "tables"])]
+    pub(crate) kernel_only: bool,
+
     /// Also write a page with every measure; pictures of the experiments run now go beside it
     #[arg(long, value_name = "FILE")]
     pub(crate) tables: Option<PathBuf>,

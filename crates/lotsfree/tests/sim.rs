@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lotsfree_run::{Run, RunOn, Sink, State, Writer};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -713,4 +714,41 @@ fn a_calibration_is_taken_and_named() {
         &err(&output),
         &["tiny.toml:9:10: calibration.record: there is no calibration record \"fast\"; there are \"a slow"],
     );
+}
+
+/// Writes a run of the model once more, as that of a kernel.
+fn as_a_kernel_s(from: &Path, to: &Path) {
+    let run = Run::open(from).unwrap();
+    let mut facts = run.facts().clone();
+    (facts.machine, facts.kernel, facts.calibration) = (RunOn::Vm, "6.1.0-test".to_owned(), None);
+    let mut writer = Writer::create(to, facts, run.scenario()).unwrap();
+    for row in 0..run.samples().len() {
+        writer.sample(&run.samples().get(row).unwrap()).unwrap();
+    }
+    writer.finish(State::Complete).unwrap();
+}
+
+#[test]
+fn a_run_can_begin_as_the_kernel_s_did_and_compare_says_when_it_does_not() {
+    let place = Place::new(TINY.split_once("[sweep]").unwrap().0);
+    let tiny = ["sim", "tiny.toml", "--variant", "as-it-is"];
+    let sim = |more: &[&str]| place.run(&[&tiny[..], more].concat());
+    assert_eq!(sim(&["-o", "model"]).status.code(), Some(0));
+    as_a_kernel_s(&place.at("model/as-it-is"), &place.at("kernel"));
+
+    let untold = "the model was not told that";
+    says(&out(&place.run(&["compare", "kernel", "model"])), &["Not the same machine", untold, "--like"]);
+    assert_eq!(sim(&["-o", "told", "--like", "kernel"]).status.code(), Some(0));
+    let scenario = fs::read_to_string(place.at("told/as-it-is/scenario.toml")).unwrap();
+    says(&scenario, &["kernel = [", "reserved = [", "pagesets = ["]);
+    let compared = out(&place.run(&["compare", "kernel", "told"]));
+    assert!(!compared.contains("Not the same machine"), "{compared}");
+
+    let refused = |arguments: &[&str], why: &str| {
+        let output = sim(&[arguments, &["-o", "refused"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        says(&err(&output), &[why]);
+    };
+    refused(&["--like", "model"], "no run of a kernel is there");
+    refused(&["--like", "kernel", "--set", "machine.cpus=1"], "its runs are of other machines");
 }

@@ -8,7 +8,7 @@ mod synthetic;
 use std::path::Path;
 
 use lotsfree_analysis::compare::Measured;
-use lotsfree_analysis::validation::{Drawn, Validation};
+use lotsfree_analysis::validation::{Drawn, Trial, Validation};
 use lotsfree_report::runs::{validation_markdown, validation_tables};
 use lotsfree_run::{Facts, Run, RunOn, State};
 use lotsfree_scenario::{Conditions, Experiments, Occupied, Record};
@@ -168,4 +168,31 @@ fn what_is_left_out_is_so_in_its_variants_only() {
     };
     assert!(worst("") && worst(&of("direct")));
     assert!(!worst(&of("base")));
+}
+
+#[test]
+fn what_is_held_out_is_told_apart_and_only_once_the_model_has_run() {
+    let held_out = EXPERIMENTS.replacen("set ", "seed = 3\nset ", 1);
+    let page = |text: &str, of: &Validation| {
+        let experiments = Experiments::parse(text, "e.toml").unwrap_or_else(|errors| panic!("{errors}"));
+        validation_markdown(&experiments, std::slice::from_ref(of))
+    };
+    let both = validation(true);
+    let told = page(&held_out, &both);
+    assert!(told.contains("Kernels have executed 1 of 1 experiments, and the model 1."), "{told}");
+    assert!(
+        told.contains("| 3.10 | in all | 2 |") && !told.contains("## Experiments that are known"),
+        "{told}"
+    );
+    let trials = both.trials.iter().cloned().map(|trial| Trial { model: None, ..trial }).collect();
+    let Validation { experiment, generation, costs, .. } = both.clone();
+    let untold = page(&held_out, &Validation::of(experiment, generation, costs, trials));
+    assert!(untold.contains("Kernels have executed 1 of 1 experiments, and the model 0. Nobody"), "{untold}");
+    assert!(!untold.contains("in all"), "{untold}");
+    let taught = held_out.replacen("set ", "taught = \"a rule\"\nset ", 1);
+    let known = page(&taught, &both);
+    assert!(known.contains("## Experiments that are known") && known.contains("a rule"), "{known}");
+    assert!(!known.contains("What a prediction is worth"), "{known}");
+    let looks = format!("[[look]]\ndate = \"2026-11-30\"\nwhy = \"at last\"\n{held_out}");
+    assert!(page(&looks, &both).contains("looked at what came of them 1 time: 2026-11-30 (at last)"));
 }

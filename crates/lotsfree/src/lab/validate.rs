@@ -50,7 +50,9 @@ pub(super) fn run(arguments: &ValidateArgs) -> anyhow::Result<u8> {
             }
         }
     }
-    write_pages(arguments, &experiments, &drawn, &out, &page)?;
+    if !arguments.kernel_only {
+        write_pages(arguments, &experiments, &drawn, &out, &page)?;
+    }
     let last = failed.pop();
     failed.iter().for_each(output::complain);
     match last {
@@ -182,6 +184,9 @@ impl Bench<'_> {
                 None => return Ok(None),
             },
         };
+        if self.arguments.kernel_only {
+            return Ok(Some(Vec::new()));
+        }
         let places = places::below(&self.directory().join("model"), &cases);
         let mut jobs = Vec::new();
         for ((mut case, place), trial) in cases.iter().cloned().zip(places).zip(&kernel.trials) {

@@ -76,7 +76,9 @@ pub(super) fn held_out(out: &mut String, experiments: &Experiments, all: &[&Vali
     let named = |of: &&&Validation| {
         experiments.all.iter().any(|experiment| experiment.is_held_out() && experiment.name == of.experiment)
     };
-    let made: Vec<&Validation> = all.iter().filter(named).copied().collect();
+    let executed: Vec<&Validation> = all.iter().filter(named).copied().collect();
+    let made: Vec<&Validation> =
+        executed.iter().filter(|of| !of.compared.tables.is_empty()).copied().collect();
     let looks = match experiments.looks.as_slice() {
         [] => "Nobody has looked at what came of them.".to_owned(),
         looks => {
@@ -89,7 +91,14 @@ pub(super) fn held_out(out: &mut String, experiments: &Experiments, all: &[&Vali
             )
         }
     };
-    line(out, &format!("{} of {} have been made. {looks}\n", made.len(), plural(drawn, "experiment")));
+    line(
+        out,
+        &format!(
+            "Kernels have executed {} of {drawn} experiments, and the model {}. {looks}\n",
+            executed.len(),
+            made.len()
+        ),
+    );
     if made.is_empty() {
         return;
     }
