@@ -6,8 +6,8 @@ use lotsfree_scenario::{Conditions, MachineSpec, Occupied};
 use lotsfree_units::{Bytes, PageSize};
 use lotsfree_workload::quantity::Size;
 
-/// What the model of a machine has to be told to begin as a kernel did in `run`, which executed a case for that
-/// machine.
+/// What the model of a machine has to be told to begin as a kernel did in `run`, which executed a case for
+/// that machine.
 pub fn conditions(run: &Run, machine: &MachineSpec) -> Conditions {
     let row = run.facts().measure.window.map_or(0, |window| run.samples().rows(window).start);
     let (first, measured) = (run.samples().get(0), run.samples().get(row));

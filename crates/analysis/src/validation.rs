@@ -330,8 +330,8 @@ impl Validation {
         Validation { experiment, generation, release, emulated, costs, trials, compared, pictures }
     }
 
-    /// Adds a run of the kernel to a trial, or as the next trial. The first run of a trial says what the model
-    /// is told.
+    /// Adds a run of the kernel to a trial, or as the next trial. The first run of a trial says what the
+    /// model is told.
     ///
     /// # Errors
     /// If the other runs are of another kernel, or if a trial before it has not run.

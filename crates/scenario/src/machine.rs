@@ -186,8 +186,8 @@ pub struct Conditions {
     /// [`MachineSpec::pagesets`]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pagesets: Option<Vec<Vec<Size>>>,
-    /// Devices that do not rotate answer as fast as a calibration of the machine says, whatever the case says:
-    /// the throttle of a virtual machine has no latency.
+    /// Devices that do not rotate answer as fast as a calibration of the machine says, whatever the case
+    /// says: the throttle of a virtual machine has no latency.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub measured_latency: bool,
 }
@@ -209,8 +209,8 @@ impl Default for Distance {
 }
 
 impl MachineSpec {
-    /// Takes the conditions of a machine that has booted, in place of what it says itself. `record` is of that
-    /// machine.
+    /// Takes the conditions of a machine that has booted, in place of what it says itself. `record` is of
+    /// that machine.
     pub fn take(&mut self, conditions: Conditions, record: Option<&Record>) {
         if let Some(record) = record.filter(|_| conditions.measured_latency && !self.disk.rotational) {
             let answer = |device: &Device| record.answer(device).map(Time);

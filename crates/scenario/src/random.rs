@@ -1,11 +1,16 @@
 //! [`Random`]: a scenario drawn from a seed, for experiments on the model that nobody made for it.
 //!
-//! The text is a scenario as people write one: a server that is measured, one to three programs beside it, and
-//! one variant that changes a setting or how a program reads or writes. It is within what a virtual machine
-//! can do whose instructions are emulated: what limits a program is its rate or the disk, not the processor.
+//! The text is a scenario as people write one: a server that is measured, one to three programs beside it,
+//! and one variant that changes a setting or how a program reads or writes. It is within what a virtual
+//! machine can do whose instructions are emulated: what limits a program is its rate or the disk, not the
+//! processor.
 
 use std::fmt::Write as _;
 
+use lotsfree_settings::{
+    DIRTY_BYTES, MIN_FREE_KBYTES, NUMA_BALANCING, PAGE_CLUSTER, READ_AHEAD_KB, SWAPPINESS,
+    TRANSPARENT_HUGEPAGE_ENABLED, WATERMARK_BOOST_FACTOR, WATERMARK_SCALE_FACTOR, ZONE_RECLAIM_MODE,
+};
 use lotsfree_units::words::enumeration;
 use lotsfree_workload::actor::Rng;
 
@@ -113,16 +118,16 @@ impl Draw {
         let swappiness = self.swappiness();
         let memory = self.memory();
         let mut settings: Vec<(&'static str, Vec<String>)> = vec![
-            ("vm.swappiness", swappiness),
-            ("vm.min_free_kbytes", vec![(memory * 8).to_string(), (memory * 16).to_string()]),
-            ("vm.dirty_bytes", texts(&[16 << 20, 64 << 20])),
-            ("vm.page-cluster", texts(&[0, 2, 4])),
-            ("block.queue.read_ahead_kb", texts(&[32, 512])),
-            ("kernel.mm.transparent_hugepage.enabled", ["always", "madvise"].map(str::to_owned).to_vec()),
+            (SWAPPINESS, swappiness),
+            (MIN_FREE_KBYTES, vec![(memory * 8).to_string(), (memory * 16).to_string()]),
+            (DIRTY_BYTES, texts(&[16 << 20, 64 << 20])),
+            (PAGE_CLUSTER, texts(&[0, 2, 4])),
+            (READ_AHEAD_KB, texts(&[32, 512])),
+            (TRANSPARENT_HUGEPAGE_ENABLED, ["always", "madvise"].map(str::to_owned).to_vec()),
         ];
         if self.generation.kernel >= Kernel::V5_4 {
-            settings.push(("vm.watermark_scale_factor", texts(&[50, 150, 400])));
-            settings.push(("vm.watermark_boost_factor", texts(&[0])));
+            settings.push((WATERMARK_SCALE_FACTOR, texts(&[50, 150, 400])));
+            settings.push((WATERMARK_BOOST_FACTOR, texts(&[0])));
         }
         for (name, values) in settings {
             let drawn = self.rng.below(4) == 0;
@@ -132,7 +137,7 @@ impl Draw {
             }
         }
         if self.nodes > 1 && self.generation.kernel >= Kernel::V3_10 {
-            self.tuning.push(("kernel.numa_balancing", "0".to_owned()));
+            self.tuning.push((NUMA_BALANCING, "0".to_owned()));
         }
     }
 
@@ -280,24 +285,24 @@ impl Draw {
         let memory = self.memory();
         let mut settings: Vec<(&'static str, Vec<String>)> = vec![
             // Twice, because it is what people change first.
-            ("vm.swappiness", [self.swappiness(), texts(&[60])].concat()),
-            ("vm.swappiness", [self.swappiness(), texts(&[60])].concat()),
-            ("vm.min_free_kbytes", vec![(memory * 16).to_string(), (memory * 48).to_string()]),
-            ("vm.dirty_bytes", texts(&[8 << 20, 32 << 20])),
-            ("block.queue.read_ahead_kb", texts(&[0, 64, 1024])),
+            (SWAPPINESS, [self.swappiness(), texts(&[60])].concat()),
+            (SWAPPINESS, [self.swappiness(), texts(&[60])].concat()),
+            (MIN_FREE_KBYTES, vec![(memory * 16).to_string(), (memory * 48).to_string()]),
+            (DIRTY_BYTES, texts(&[8 << 20, 32 << 20])),
+            (READ_AHEAD_KB, texts(&[0, 64, 1024])),
         ];
         if self.generation.kernel >= Kernel::V5_4 {
-            settings.push(("vm.watermark_scale_factor", texts(&[30, 200, 1000])));
+            settings.push((WATERMARK_SCALE_FACTOR, texts(&[30, 200, 1000])));
         }
         if self.nodes > 1 {
             // As often as half of the other settings together: only machines with several nodes have it.
-            settings.extend(vec![("vm.zone_reclaim_mode", texts(&[1])); 3]);
+            settings.extend(vec![(ZONE_RECLAIM_MODE, texts(&[1])); 3]);
         }
         let place = self.rng.below(settings.len() as u32) as usize;
         let (name, mut values) = settings.swap_remove(place);
         let is = self.tuning.iter().find(|(set, _)| *set == name).map(|(_, value)| value.clone());
         // Without it in the base, swappiness is 60.
-        let is = is.or_else(|| (name == "vm.swappiness").then(|| "60".to_owned()));
+        let is = is.or_else(|| (name == SWAPPINESS).then(|| "60".to_owned()));
         values.retain(|value| Some(value) != is.as_ref());
         let place = self.rng.below(values.len() as u32) as usize;
         let value = values.swap_remove(place);

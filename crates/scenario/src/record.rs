@@ -259,8 +259,8 @@ impl Record {
         text
     }
 
-    /// Nanoseconds from a request to the answer of a device, without the work of the CPU for it; `None` if that
-    /// was not measured.
+    /// Nanoseconds from a request to the answer of a device, without the work of the CPU for it; `None` if
+    /// that was not measured.
     pub(crate) fn answer(&self, device: &Device) -> Option<u64> {
         let median = |measured: &Option<Measured>| measured.map(|measured| measured.median);
         let work = median(&self.costs.submit)? + median(&self.costs.wakeup)?;

@@ -1,5 +1,5 @@
-//! The scenarios and the lists of experiments that ship: `scenarios/*.toml` and `lab/*.toml` of the repository,
-//! built into the program.
+//! The scenarios and the lists of experiments that ship: `scenarios/*.toml` and `lab/*.toml` of the
+//! repository, built into the program.
 
 use std::path::Path;
 
@@ -57,8 +57,8 @@ const LISTS: [(&str, &str); 3] = [
     ("lab/seen.toml", include_str!("../../../lab/seen.toml")),
 ];
 
-/// The experiments that ship: those that taught the model, those that are held out, and drawn ones that may be
-/// looked at.
+/// The experiments that ship: those that taught the model, those that are held out, and drawn ones that may
+/// be looked at.
 ///
 /// # Errors
 /// None that a test would not have seen.

@@ -12,9 +12,9 @@
 //!   to [`SLICE_IDLE`] after an answer, so that the reader can ask again. Readers that do so take most of the
 //!   disk's time from the writers.
 //!
-//! - None (`block/blk-mq.c`; with the multi-queue layer, where the device does not rotate): requests go to the
-//!   device at once, which serves each direction in the order of arrival and [`WRITES_STARVED`] reads before a
-//!   write. A stream of contiguous reads does not pass others, as it does in the order of place.
+//! - None (`block/blk-mq.c`; with the multi-queue layer, where the device does not rotate): requests go to
+//!   the device at once, which serves each direction in the order of arrival and [`WRITES_STARVED`] reads
+//!   before a write. A stream of contiguous reads does not pass others, as it does in the order of place.
 //!   Linux 6.12 with a disk of QEMU that is throttled to 40 MiB/s: 2.3 reads of 128 KiB for each write.
 //!
 //! A request occupies the device for the time that its data take at the device's bandwidth. Unless it begins

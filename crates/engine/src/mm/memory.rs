@@ -766,8 +766,8 @@ impl Mm {
         self.mmap_readahead(cx, &mut fault.alloc, fault.region, (number, fault.page), misses)
     }
 
-    /// Maps the cached pages of the 64 KiB around a page (`do_fault_around`), which is mapped already if it is
-    /// cached, and takes back a miss for each that counts as a hit (`filemap_map_pages`).
+    /// Maps the cached pages of the 64 KiB around a page (`do_fault_around`), which is mapped already if it
+    /// is cached, and takes back a miss for each that counts as a hit (`filemap_map_pages`).
     #[inline]
     fn fault_around(
         &mut self,
@@ -777,8 +777,8 @@ impl Mm {
         which: usize,
         hit: MmapHit,
     ) {
-        // Usually all pages are absent or in the page table already, and most files are read without misses to
-        // take back. These checks take no branch per page and read no frame.
+        // Usually all pages are absent or in the page table already, and most files are read without misses
+        // to take back. These checks take no branch per page and read no frame.
         let around = self.entries.around(self.objects[number].base + page);
         let unmapped = around.iter().fold(false, |any, &e| any | entry::is_unmapped(e));
         self.take_back_misses(cx, id, (number, page), which, hit);

@@ -583,8 +583,8 @@ impl Mm {
         }
     }
 
-    /// Whether the flusher is in a pass over the files that were dirty when it began, in which it does not look
-    /// at the limit. It begins one above the limit, and ends it after a tenth of a second.
+    /// Whether the flusher is in a pass over the files that were dirty when it began, in which it does not
+    /// look at the limit. It begins one above the limit, and ends it after a tenth of a second.
     fn flusher_passes(&mut self, now: u64, over: bool) -> bool {
         let Writeback { files, pass: (left, until), .. } = &mut self.writeback;
         if *left > 0 && now > *until {

@@ -131,8 +131,8 @@ impl Mm {
         self.read_pages(cx, number, ra.start, ra.size, ra.async_size, Some((page, alloc)))
     }
 
-    /// Starts the next window after a read, of which `request` pages are left, met the page that is marked for
-    /// it (`page_cache_async_ra`).
+    /// Starts the next window after a read, of which `request` pages are left, met the page that is marked
+    /// for it (`page_cache_async_ra`).
     pub(crate) fn async_readahead(
         &mut self,
         cx: &mut Cx,

@@ -15,8 +15,8 @@ struct Executed {
 }
 
 /// Tells each case what the kernel's run of it below `path` began with: that of the same variant and value of
-/// the sweep, or else the first on such a machine. Cases for whose machine there is none are reported. `record`
-/// says what things cost on that machine.
+/// the sweep, or else the first on such a machine. Cases for whose machine there is none are reported.
+/// `record` says what things cost on that machine.
 ///
 /// # Errors
 /// If there is no run of a kernel, or none on the machine of any case.

@@ -34,8 +34,8 @@ fn placed<'a>(experiments: &Experiments, all: &'a [Validation]) -> Vec<&'a Valid
     placed.into_iter().map(|(_, one)| one).collect()
 }
 
-/// The page: what a prediction is worth, what is known where, the worst measures and why, and whether variants
-/// stand in the same order.
+/// The page: what a prediction is worth, what is known where, the worst measures and why, and whether
+/// variants stand in the same order.
 pub fn validation_markdown(experiments: &Experiments, all: &[Validation]) -> String {
     let all = placed(experiments, all);
     let mut out = String::new();
