@@ -118,23 +118,12 @@ pub(super) fn held_out(out: &mut String, experiments: &Experiments, all: &[&Vali
         }
         rows.push(stratum_row(kernel, "in all", &its));
     }
-    let head = [
-        "kernel",
-        "the kernel",
-        "cases",
-        "counters",
-        "error",
-        "beyond repeats",
-        "repeats apart",
-        "in kind",
-        "swap",
-        "major faults",
-        "refaults",
-        "worst case",
-        "unsteady",
-        "their error",
-    ];
-    let numbers: Vec<bool> = (0..head.len()).map(|column| column > 1 && column != 11).collect();
+    let first =
+        ["kernel", "the kernel", "cases", "counters", "error", "beyond repeats", "repeats apart", "in kind"];
+    let last = ["worst case", "unsteady", "their error"];
+    let head: Vec<&str> = first.into_iter().chain(HURTS.map(|(name, _)| name)).chain(last).collect();
+    let text = ["kernel", "the kernel", "worst case"];
+    let numbers: Vec<bool> = head.iter().map(|name| !text.contains(name)).collect();
     markdown::table(out, &head, &numbers, &rows);
     let mut directions = Directions::default();
     made.iter().for_each(|of| directions.add(of));
