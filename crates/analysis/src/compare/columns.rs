@@ -165,8 +165,15 @@ pub(super) fn differences(columns: &[Column], members: &[Vec<&Entry<'_, '_>>]) -
     let titles: BTreeSet<&str> = firsts.iter().map(|entry| entry.view.run.facts().title.as_str()).collect();
     let mut keys = differing_keys(&firsts);
     if mixed {
-        // Only the model is told what things cost, and where a booted machine's memory is.
-        const BOOTED: [&str; 3] = ["machine.kernel", "machine.reserved", "machine.pagesets"];
+        // Only the model is told what things cost, where a booted machine's memory is, and how fast its
+        // devices answer.
+        const BOOTED: [&str; 5] = [
+            "machine.kernel",
+            "machine.reserved",
+            "machine.pagesets",
+            "machine.disk.latency",
+            "machine.swap.latency",
+        ];
         let told = |key: &str| key.starts_with("calibration.") || BOOTED.contains(&key);
         keys.retain(|key| !told(key));
     }
