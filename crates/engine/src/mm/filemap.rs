@@ -103,13 +103,13 @@ impl Read {
         if call.how == How::Direct {
             return call.direct(mm, cx, number, len, false);
         }
+        let end = (call.offset + len).div_ceil(PAGE) as u32;
         while call.done < len {
             let at = call.offset + call.done;
             let page = (at / PAGE) as u32;
             let slot = mm.objects[number].base + page;
             let Some(frame) = entry::frame(mm.entries[slot as usize]) else {
-                let request = (call.offset + len).div_ceil(PAGE) as u32 - page;
-                mm.sync_readahead(cx, &mut call.alloc, number, ra, page, request)?;
+                mm.sync_readahead(cx, &mut call.alloc, number, ra, page, end - page)?;
                 if entry::frame(mm.entries[slot as usize]).is_none() {
                     return Err(Wait::YIELD.into());
                 }
@@ -120,8 +120,7 @@ impl Read {
                 // The reader holds the page, so that zone reclaim for the next window cannot free it.
                 let flags = &mut mm.frames[frame as usize].flags;
                 *flags = (*flags & !flag::READAHEAD) | flag::LOCKED;
-                let request = (call.offset + len).div_ceil(PAGE) as u32 - page;
-                mm.async_readahead(cx, number, ra, page, request);
+                mm.async_readahead(cx, number, ra, page, end - page);
                 if !locked {
                     mm.frames[frame as usize].flags &= !flag::LOCKED;
                 }

@@ -731,7 +731,7 @@ impl Mm {
         }
         self.map_file_page(number, which, page, frame);
         if let Some(hit) = around {
-            self.fault_around(cx, id, (number, page), which, hit);
+            self.fault_around(cx, fault, number, which, hit);
         }
         if write {
             self.set_page_dirty(cx, frame);
@@ -760,7 +760,7 @@ impl Mm {
             self.events[vmstat::pgmajfault] += 1;
             // What is cached around would be mapped first; that is left to when the page is there.
             if let Some(hit) = around {
-                self.take_back_misses(cx, fault.region, (number, fault.page), which, hit);
+                self.take_back_misses(cx, fault, number, which, hit);
             }
         }
         self.mmap_readahead(cx, &mut fault.alloc, fault.region, (number, fault.page), misses)
@@ -769,19 +769,13 @@ impl Mm {
     /// Maps the cached pages of the 64 KiB around a page (`do_fault_around`), which is mapped already if it
     /// is cached, and takes back a miss for each that counts as a hit (`filemap_map_pages`).
     #[inline]
-    fn fault_around(
-        &mut self,
-        cx: &Cx,
-        id: RegionId,
-        (number, page): (u32, u32),
-        which: usize,
-        hit: MmapHit,
-    ) {
+    fn fault_around(&mut self, cx: &Cx, fault: &Fault, number: u32, which: usize, hit: MmapHit) {
+        let page = fault.page;
         // Usually all pages are absent or in the page table already, and most files are read without misses
         // to take back. These checks take no branch per page and read no frame.
         let around = self.entries.around(self.objects[number].base + page);
         let unmapped = around.iter().fold(false, |any, &e| any | entry::is_unmapped(e));
-        self.take_back_misses(cx, id, (number, page), which, hit);
+        self.take_back_misses(cx, fault, number, which, hit);
         if which > 0 || unmapped {
             self.map_around(number, which, page);
         }
@@ -789,17 +783,11 @@ impl Mm {
 
     /// Takes back a miss for each hit among the pages around one.
     #[inline]
-    fn take_back_misses(
-        &mut self,
-        cx: &Cx,
-        id: RegionId,
-        (number, page): (u32, u32),
-        which: usize,
-        hit: MmapHit,
-    ) {
-        if self.processes[cx.process].vma(id).is_some_and(|vma| vma.mmap_miss > 0) {
+    fn take_back_misses(&mut self, cx: &Cx, fault: &Fault, number: u32, which: usize, hit: MmapHit) {
+        let Fault { region, page, .. } = *fault;
+        if self.processes[cx.process].vma(region).is_some_and(|vma| vma.mmap_miss > 0) {
             let hits = self.hits_around(number, which, page, hit);
-            self.mmap_hits(cx, id, hits);
+            self.mmap_hits(cx, region, hits);
         }
     }
 

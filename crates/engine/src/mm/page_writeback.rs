@@ -111,12 +111,13 @@ impl Writeback {
         let pages = (self.avg_bandwidth / 2).min(self.limit / 8);
         (pages + CHUNK) / CHUNK * CHUNK
     }
-    /// Removes an object that no longer exists or is no longer dirty.
-    pub(crate) fn forget(&mut self, number: u32) {
-        if let Some(at) = self.files.iter().position(|&file| file == number) {
-            self.files.remove(at);
-            self.pass.0 -= usize::from(at < self.pass.0);
-        }
+    /// Removes an object that no longer exists, is no longer dirty or has had its turn; `false` if it was not
+    /// there.
+    pub(crate) fn forget(&mut self, number: u32) -> bool {
+        let Some(at) = self.files.iter().position(|&file| file == number) else { return false };
+        self.files.remove(at);
+        self.pass.0 -= usize::from(at < self.pass.0);
+        true
     }
     /// Pages of files that are under writeback.
     pub(crate) fn under_writeback(&self) -> u64 {
@@ -561,8 +562,7 @@ impl Mm {
             let (written, _) = self.write_file(cx, number, chunk, false, writer);
             self.writeback.asked = self.writeback.asked.saturating_sub(written.max(1));
             // The file moves to the end of the queue, for the next file's turn.
-            if self.writeback.files.contains(&number) {
-                self.writeback.forget(number);
+            if self.writeback.forget(number) {
                 self.writeback.files.push_back(number);
                 if written == 0 {
                     // All dirty pages of the file are still under writeback from before.
