@@ -107,7 +107,7 @@ impl Draw {
         pick(&mut self.rng, from)
     }
 
-    /// A share of so many MiB, between two shares in percent, in whole steps of 4 MiB.
+    /// A random size in MiB: between `least` and `most` percent of `of`, a multiple of 4.
     fn part(&mut self, of: u32, least: u32, most: u32) -> u32 {
         let percent = least + self.rng.below(most - least + 1);
         (of * percent / 100 / 4).max(1) * 4

@@ -20,7 +20,7 @@ use crate::measure::Better;
 pub const FEW: f64 = 64.0;
 /// Floor of entries into reclaim, each of which takes 32 pages at least (`SWAP_CLUSTER_MAX`).
 pub const FEW_ENTRIES: f64 = FEW / 32.0;
-/// Floor of memory, in bytes: 1 MiB.
+/// Floor of memory, in bytes: 256 KiB.
 pub const LITTLE: f64 = 256.0 * 1024.0;
 /// Floor of latencies, in nanoseconds: a timer's resolution and the cost of reading it.
 pub const SHORT: f64 = 1_000.0;
