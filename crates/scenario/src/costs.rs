@@ -9,8 +9,9 @@ impl MeasuredCosts {
     /// How many times the model's own the costs are that were measured: the median; 1 if none was.
     pub fn times(&self) -> f64 {
         let own = Costs::default();
+        // What the model does not take by itself says nothing of the rest.
         let times = |((_, own), (_, measured)): ((_, u64), (_, Option<Measured>))| {
-            Some(measured?.median / own.max(1) as f64)
+            Some(measured?.median / own as f64).filter(|_| own > 0)
         };
         let times: Vec<f64> = own.entries().zip(self.entries()).filter_map(times).collect();
         Measured::of(&times).map_or(1.0, |times| times.median)
@@ -98,6 +99,16 @@ macro_rules! costs {
         }
 
         impl MeasuredCosts {
+            /// Takes from others what is missing here, and returns the names of that.
+            pub fn complete(&mut self, others: &Self) -> Vec<&'static str> {
+                let mut taken = Vec::new();
+                $(if let (None, Some(other)) = (self.$name, others.$name) {
+                    self.$name = Some(other);
+                    taken.push(stringify!($name));
+                })+
+                taken
+            }
+
             /// The costs by name; `None` where it was not measured.
             pub fn entries(&self) -> impl Iterator<Item = (&'static str, Option<Measured>)> {
                 [$((stringify!($name), self.$name),)+].into_iter()
@@ -150,6 +161,14 @@ costs! {
     /// Waking up a sleeping task, until it runs. Measured on the same Xeon: 2.5 µs, and 10 µs while it was
     /// busy.
     wakeup = 3000;
+    /// A sleep for some time, in CPU time: the call, its timer, the switches, and what the thread then has to
+    /// fetch into caches again. By default a sleep takes none.
+    sleep = 0;
+    /// How much later than it asked a thread's sleep ends on average, before the wake-up; each is late by
+    /// anything up to twice that. By default sleeps end when they should. A kernel lets timers of ordinary
+    /// threads be 50 µs late since 2.6.28 (`timer_slack_ns` of `include/linux/init_task.h`, added by
+    /// `kernel/time/hrtimer.c:hrtimer_nanosleep`).
+    slack = 0;
     /// MGLRU: looking at one page-table entry while page tables are walked in order.
     walk = 3;
 }

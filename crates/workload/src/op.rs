@@ -50,6 +50,10 @@ pub enum Advice {
     NoHugePage,
 }
 
+/// A date of [`Op::Pace`] that is due within this many nanoseconds is not slept for: to sleep and wake takes
+/// about as long.
+pub const PACE_GRAIN_NS: u64 = 50_000;
+
 /// One operation of a thread.
 ///
 /// Sizes and offsets in bytes are multiples of nothing in particular; pages are base pages of 4 KiB, counted
@@ -188,7 +192,8 @@ pub enum Op {
     },
     /// Sleep until the thread's next date, which is `ns` nanoseconds after the one before; the first date
     /// counts from where the thread is now. Nothing is slept if the date has passed, but the dates stay where
-    /// they were: a thread that was held up catches up, and its rate does not drift.
+    /// they were: a thread that was held up catches up, and its rate does not drift. A date within
+    /// [`PACE_GRAIN_NS`] is not slept for.
     Pace {
         /// Nanoseconds after the date before.
         ns: u64,

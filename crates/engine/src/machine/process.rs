@@ -34,6 +34,7 @@ impl Machine {
                 timeless: 0,
                 begun: None,
                 date: None,
+                slept: false,
                 left: None,
                 call: None,
                 ra: FxHashMap::default(),

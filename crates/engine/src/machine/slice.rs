@@ -1,8 +1,10 @@
 //! One slice of a thread: operations back to back in the thread's own time.
 
+use std::hash::BuildHasher as _;
+
 use lotsfree_run::{EventKind, Spent};
-use lotsfree_workload::{FileId, Op, RegionId};
-use rustc_hash::FxHashMap;
+use lotsfree_workload::{FileId, Op, PACE_GRAIN_NS, RegionId};
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::cpus::Stretch;
 use super::files::{File, Files};
@@ -79,6 +81,9 @@ impl Slice<'_> {
     pub(super) fn run(&mut self) -> After {
         let touch = self.mm.costs.touch;
         let touch_elapsed = self.stretch.elapsed(touch);
+        if std::mem::take(&mut self.thread.slept) {
+            self.awoken();
+        }
         loop {
             if self.at >= self.horizon {
                 return After::Slice;
@@ -120,7 +125,8 @@ impl Slice<'_> {
                 Op::Pace { ns } => {
                     let date = self.thread.date.unwrap_or(self.at).saturating_add(ns);
                     self.thread.date = Some(date);
-                    self.sleep_until(date)
+                    let due = date.saturating_sub(PACE_GRAIN_NS);
+                    if due > self.at { self.sleep_until(date) } else { self.next(|_, _| {}) }
                 }
                 Op::Rest { from, until } => {
                     if (from..until).contains(&self.at) {
@@ -252,13 +258,34 @@ impl Slice<'_> {
         if until <= self.at {
             return None;
         }
+        let until = until.saturating_add(self.late());
         let runs = until.saturating_add(self.mm.costs.wakeup);
         if runs > self.horizon {
+            self.thread.slept = true;
             return Some(After::Sleep(until));
         }
         self.spent.idle += until - self.at;
         self.at = runs;
+        self.awoken();
         None
+    }
+
+    /// How much later than asked the sleep that begins now ends: the slack on average. Timers within each
+    /// other's slack expire at one interrupt, so it is anything from nothing to twice that.
+    fn late(&self) -> u64 {
+        let slack = self.mm.costs.slack;
+        if slack == 0 {
+            return 0;
+        }
+        let draw = FxBuildHasher.hash_one((self.at, self.thread.task)) >> 32;
+        (draw * (2 * slack + 1)) >> 32
+    }
+
+    /// Accounts for what a sleep costs the thread that has slept.
+    fn awoken(&mut self) {
+        let cpu = self.mm.costs.sleep;
+        self.spent.system += cpu;
+        self.at += self.stretch.elapsed(cpu);
     }
 
     /// Uses the CPU until the work is done or the slice ends.

@@ -82,6 +82,8 @@ pub(super) struct Thread {
     pub(super) begun: Option<u64>,
     /// The date that its last `Pace` set.
     pub(super) date: Option<u64>,
+    /// Whether it has slept for some time and not run since.
+    pub(super) slept: bool,
     /// Nanoseconds left of the current `Compute`.
     pub(super) left: Option<u64>,
     /// The call into the memory that has begun and not ended.

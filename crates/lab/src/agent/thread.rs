@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lotsfree_run::{Event, EventKind};
 use lotsfree_sys::{Buffer, Hint, Region, Usage, thread_cpu_time};
-use lotsfree_workload::{Advice, CommandId, FileId, How, Op, RegionId, SegmentId, Stream};
+use lotsfree_workload::{Advice, CommandId, FileId, How, Op, PACE_GRAIN_NS, RegionId, SegmentId, Stream};
 use rustix::fs::Advice as FileAdvice;
 
 use super::clock::Clock;
@@ -17,9 +17,6 @@ use super::process::Shared;
 use super::tally::{Account, Slow, Tally, ns};
 
 const PAGE: u64 = 4096;
-/// A paced request that is due within this many nanoseconds is not slept for: to sleep and wake takes about
-/// as long.
-const GRAIN: u64 = 50_000;
 /// Nanoseconds for which a spin checks only the clock, before it checks the CPU time that it used.
 const SPIN: u64 = 20_000;
 /// Nanoseconds for which a reading of the thread's usage is good enough: a tenth of the time that makes a
@@ -135,7 +132,7 @@ impl Worker {
             Op::Pace { ns } => {
                 let date = self.date.unwrap_or_else(|| self.clock.now()).saturating_add(ns);
                 self.date = Some(date);
-                if date > self.clock.now().saturating_add(GRAIN) {
+                if date > self.clock.now().saturating_add(PACE_GRAIN_NS) {
                     self.sleep_until(date);
                 }
             }

@@ -4,7 +4,8 @@
 //! of a file that is in the page cache. `copy` is the cached read less `syscall`; it includes looking up the
 //! page, and the work of a call that does not depend on its pages. `wakeup`: half of a round of two threads
 //! that wake each other in turn (futex), in real time. It includes one call to wake and one to sleep and,
-//! where each thread has a CPU of its own, the CPU's exit from its idle state.
+//! where each thread has a CPU of its own, the CPU's exit from its idle state. `slack`: how much later than
+//! asked a sleep of 2 ms ends, less `wakeup`; `sleep`: the CPU time that it takes.
 
 use std::fs::File;
 use std::io;
@@ -16,13 +17,18 @@ use std::time::Instant;
 use lotsfree_scenario::Record;
 use lotsfree_units::Bytes;
 
-use super::{Effort, PAGE, Random, Value, cpu, cpu_of, keep, less, repeated};
+use super::{Effort, PAGE, Random, Value, cpu, cpu_of, keep, less, of, repeated};
+use crate::agent::Clock;
 
 /// The most of the file that is read. The last-level cache may hold this much, so that the copy is measured
 /// and not the memory.
 const CACHED: Bytes = Bytes::mib(32);
 /// A wake-up takes about this many times longer than a call, so it is repeated that much less often.
 const SLOWER: u32 = 10;
+/// A sleep takes so much longer that it is repeated this much less often than a call.
+const RARER: u32 = 1000;
+/// Length of a sleep.
+const NAP_NS: u64 = 2_000_000;
 
 pub(super) fn measure(file: &File, bytes: Bytes, effort: &Effort, record: &mut Record) {
     let calls = f64::from(effort.calls);
@@ -40,7 +46,15 @@ pub(super) fn measure(file: &File, bytes: Bytes, effort: &Effort, record: &mut R
     keep(record, "costs.syscall", syscall, |record| &mut record.costs.syscall);
     keep(record, "costs.copy", copy, |record| &mut record.costs.copy);
     keep(record, "cached-read", read, |record| &mut record.cached_read);
-    keep(record, "costs.wakeup", wakeup(effort), |record| &mut record.costs.wakeup);
+    let (wakeup, sleeps) = (wakeup(effort), sleeps(effort));
+    let slack = match (&sleeps, &wakeup) {
+        (Ok((late, _)), Ok(wakeup)) => of(late).and_then(|late| less(late, wakeup.median)),
+        (Err(why), _) | (_, Err(why)) => Err(why.clone()),
+    };
+    keep(record, "costs.wakeup", wakeup, |record| &mut record.costs.wakeup);
+    keep(record, "costs.slack", slack, |record| &mut record.costs.slack);
+    let sleep = sleeps.and_then(|(_, cpu)| of(&cpu));
+    keep(record, "costs.sleep", sleep, |record| &mut record.costs.sleep);
 }
 
 fn cached_read(file: &File, bytes: Bytes, effort: &Effort) -> Value {
@@ -87,4 +101,22 @@ fn wakeup(effort: &Effort) -> Value {
         })?;
         Ok(elapsed.as_nanos() as f64 / f64::from(rounds) / 2.0)
     })
+}
+
+/// How much later than asked a sleep ends, and the CPU time that it takes, in nanoseconds: the means of each
+/// repetition.
+fn sleeps(effort: &Effort) -> Result<(Vec<f64>, Vec<f64>), String> {
+    let rounds = (effort.calls / RARER).max(1);
+    let once = || {
+        let mut late = 0;
+        let cpu = cpu(|| {
+            for _ in 0..rounds {
+                let until = Clock::monotonic() + NAP_NS;
+                Clock::default().sleep_until(until);
+                late += Clock::monotonic().saturating_sub(until);
+            }
+        });
+        (late as f64 / f64::from(rounds), cpu / f64::from(rounds))
+    };
+    Ok((0..effort.repetitions).map(|_| once()).unzip())
 }

@@ -1,7 +1,7 @@
 //! Programs whose course can be worked out by hand.
 
 use lotsfree_kernel_files::counters::vmstat;
-use lotsfree_workload::{FileId, How, RegionId};
+use lotsfree_workload::{FileId, How, PACE_GRAIN_NS, RegionId};
 
 use super::*;
 
@@ -77,6 +77,21 @@ fn a_sleep_takes_as_long_beside_others_as_alone() {
 }
 
 #[test]
+fn a_sleep_is_late_by_its_slack_on_average_and_takes_cpu_time() {
+    let mut config = config();
+    (config.mm.costs.slack, config.mm.costs.sleep) = (50_000, 4000);
+    let costs = config.mm.costs;
+    let sleeper = thread("sleeper", &[Op::Begin, Op::Sleep { ns: MS }, Op::Done], 2000);
+    let told = run(config, program(&[], vec![process("a", vec![sleeper])]), 4 * S);
+    let (operations, spent) = (told.operations("sleeper"), told.spent("sleeper"));
+    assert_eq!((operations, spent.system), (2000, 2000 * costs.sleep));
+    let late = spent.idle / operations - MS;
+    assert!(late.abs_diff(costs.slack) < costs.slack / 20, "{late}");
+    let longest = told.of("sleeper").filter_map(|row| row.latency.max()).max().unwrap();
+    assert!(longest <= MS + 2 * costs.slack + costs.wakeup + costs.sleep, "{longest}");
+}
+
+#[test]
 fn a_paced_thread_catches_up_and_its_requests_are_late() {
     let ops = [Op::Pace { ns: MS }, Op::Arrive, Op::Compute { ns: 10_000 }, Op::Done];
     let late = [Op::Pace { ns: MS }, Op::Arrive, Op::Compute { ns: 5 * MS }, Op::Done];
@@ -99,7 +114,8 @@ fn rest_is_for_its_time_only() {
     assert_eq!((operations[1], operations[2]), (1, 0));
     assert_eq!(operations.iter().sum::<u64>(), 30);
     let end = told.when(EventKind::Exit)[0];
-    assert!((500 * MS..502 * MS).contains(&end), "{end}");
+    // A date within a moment is not slept for.
+    assert!((500 * MS - PACE_GRAIN_NS..502 * MS).contains(&end), "{end}");
 }
 
 #[test]
