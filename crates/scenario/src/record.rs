@@ -203,6 +203,27 @@ impl Record {
         record.ok_or_else(|| Errors::unreadable(file, "not a calibration record".to_owned()))
     }
 
+    /// Whether a cost is missing without a reason: it was measured before lotsfree knew of that cost.
+    pub fn is_of_fewer_costs(&self) -> bool {
+        let unexplained =
+            |name: &str| !self.absent.keys().any(|absent| absent.strip_prefix("costs.") == Some(name));
+        self.costs.entries().any(|(name, value)| value.is_none() && unexplained(name))
+    }
+
+    /// Takes costs that are missing here from a later measurement of such a machine; the name says which.
+    pub fn complete(&mut self, later: &Record) {
+        let taken = self.costs.complete(&later.costs);
+        for (name, _) in self.costs.entries().filter(|(_, value)| value.is_none()) {
+            let name = format!("costs.{name}");
+            if let Some(why) = later.absent.get(&name) {
+                self.absent.entry(name).or_insert_with(|| why.clone());
+            }
+        }
+        if !taken.is_empty() {
+            self.name += &format!(" ({} measured {})", taken.join(" and "), later.provenance.date);
+        }
+    }
+
     /// The record as a file, which [`parse`](Record::parse) reads.
     pub fn to_toml(&self) -> String {
         let Record { name, provenance, costs, disk, swap, machine, huge_fault, cached_read, touch, absent } =
@@ -361,6 +382,28 @@ mod tests {
         assert_eq!(again, record);
         let json = serde_json::to_string(&record).unwrap();
         assert_eq!(serde_json::from_str::<Record>(&json).unwrap(), record);
+    }
+
+    #[test]
+    fn a_record_of_fewer_costs_is_completed_by_a_later_one() {
+        let (mut old, mut later) = (record(), record());
+        assert!(old.is_of_fewer_costs(), "most costs are missing");
+        for (name, _) in later.costs.entries() {
+            later.absent.insert(format!("costs.{name}"), "not tried".to_owned());
+        }
+        later.costs.touch = Some(measured(1.0));
+        later.costs.slack = Some(measured(50_000.0));
+        later.costs.sleep = Some(measured(4000.0));
+        later.provenance.date = "2026-11-27".to_owned();
+        old.complete(&later);
+        assert_eq!(old.costs.touch, Some(measured(80.25)), "what was measured stays");
+        assert_eq!(old.costs.slack, Some(measured(50_000.0)));
+        assert_eq!(old.name, "a host, \"quoted\" (sleep and slack measured 2026-11-27)");
+        assert_eq!(old.absent["costs.walk"], "a \"reason\"");
+        assert!(!old.is_of_fewer_costs());
+        let complete = old.clone();
+        old.complete(&later);
+        assert_eq!(old, complete);
     }
 
     #[test]

@@ -226,13 +226,18 @@ impl Bench<'_> {
         Ok(Some(recorded).filter(|_| same && whole))
     }
 
-    /// The costs of the kernel's work there: the record of an earlier measurement, or a new one.
+    /// The costs of the kernel's work there: the record of an earlier measurement, or a new one where that
+    /// lacks a cost.
     fn record(&self) -> anyhow::Result<Option<Record>> {
         let file = format!("calibration-{}.toml", places::safe(self.generation.name()));
         let path = self.arguments.runs.join(file);
         if path.exists() && !self.arguments.fresh {
-            return Ok(Some(Record::load(&path)?));
+            let earlier = Record::load(&path)?;
+            if !earlier.is_of_fewer_costs() {
+                return Ok(Some(earlier));
+            }
         }
+        output::remark(&format!("{}: what the kernel's work costs", self.name()));
         let record = match self.experiment.on {
             Stand::Vm => calibrate::of_generation(self.generation, self.signals)?,
             Stand::Host => calibrate::here(None, self.signals)?,
@@ -258,6 +263,11 @@ impl Bench<'_> {
                 Validation::of(experiment.clone(), generation.to_owned(), costs, Vec::new())
             }
         };
+        if kernel.costs.is_of_fewer_costs() {
+            let Some(later) = self.record()? else { return Ok(None) };
+            kernel.costs.complete(&later);
+            self.keep(&kernel)?;
+        }
         let places = places::below(&self.directory().join("kernel"), cases);
         // Every case runs once before any runs again, so that changes over time affect all cases alike.
         let all = (1..=self.experiment.repeats).flat_map(|repeat| {
