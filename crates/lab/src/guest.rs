@@ -90,12 +90,12 @@ fn console(text: &str) {
 }
 
 fn mounts() -> Result<(), LabError> {
-    for (kind, place) in
-        [("devtmpfs", "/dev"), ("proc", "/proc"), ("sysfs", "/sys"), ("cgroup2", "/sys/fs/cgroup")]
-    {
-        let mounted = rustix::mount::mount(kind, place, kind, MountFlags::empty(), None);
-        mounted.map_err(|error| calling(format!("mount {place}"))(error.into()))?;
+    let mount = |kind: &str, place: &str| rustix::mount::mount(kind, place, kind, MountFlags::empty(), None);
+    for (kind, place) in [("devtmpfs", "/dev"), ("proc", "/proc"), ("sysfs", "/sys")] {
+        mount(kind, place).map_err(|error| calling(format!("mount {place}"))(error.into()))?;
     }
+    // Kernels before 4.5 have none.
+    let _ = mount("cgroup2", "/sys/fs/cgroup");
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use lotsfree_changes::Changes;
 use lotsfree_run::{Facts, Measured, RunOn, Sink, State, Window, WriteError};
 use lotsfree_scenario::Case;
-use lotsfree_settings::{self as settings, LRU_GEN_ENABLED, find};
+use lotsfree_settings::{self as settings, LRU_GEN_ENABLED, NUMA_BALANCING, Value, find};
 use lotsfree_workload::quantity::Time;
 
 use crate::coordinator::{Place, coordinate};
@@ -72,6 +72,12 @@ pub(crate) fn wants_lru_gen(case: &Case) -> bool {
     case.machine.generation.name().ends_with("+mglru")
 }
 
+/// The boot parameter that makes a setting as well, which kernels have that lack the setting's file:
+/// `kernel.numa_balancing` is there since 3.14, and what it switches since 3.8.
+pub(crate) fn boot_parameter(name: &str, value: &Value) -> Option<&'static str> {
+    (name == NUMA_BALANCING && *value == Value::Number(0)).then_some("numa_balancing=disable")
+}
+
 /// Every setting that a case asks for, as a file and its value. `files` is on the disk that the actors use.
 ///
 /// # Errors
@@ -89,7 +95,11 @@ pub(crate) fn wanted(case: &Case, files: &Path) -> Result<Vec<(PathBuf, String)>
         (false, Ok(path)) => settings.push((path, "0".to_owned())),
         (false, Err(_)) => {}
     }
+    let booted = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
     for (name, value) in case.tuning.iter() {
+        if boot_parameter(name, value).is_some_and(|word| booted.split(' ').any(|one| one.trim() == word)) {
+            continue;
+        }
         let path = setting_path(name, files).map_err(|why| case.refuse(&format!("tuning.{name}"), why))?;
         settings.push((path, value.to_string()));
     }

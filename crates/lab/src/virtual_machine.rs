@@ -12,7 +12,7 @@ use lotsfree_workload::actor::Need;
 
 use crate::error::{LabError, calling};
 use crate::guest::{ACK, BLAME, CALIBRATE, END, FACTS, FAILED, RECORD, STOP};
-use crate::here::{Output, Stage, Watch};
+use crate::here::{self, Output, Stage, Watch};
 use crate::vm::{Accelerator, Error, Guest, Kernel, Running};
 
 /// Time between two calls that ask whether to go on.
@@ -61,6 +61,8 @@ impl VirtualMachine {
     pub fn guest(&self, case: &Case) -> Result<Guest, LabError> {
         let mut guest = Guest::new(case, self.kernel(case)?, self.init.clone())?;
         guest.arguments.clone_from(&self.arguments);
+        let words = case.tuning.iter().filter_map(|(name, value)| here::boot_parameter(name, value));
+        guest.parameters.extend(words.map(str::to_owned));
         guest.accelerator = self.accelerator;
         guest.scratch.clone_from(&self.scratch);
         Ok(guest)

@@ -11,6 +11,7 @@ use lotsfree_units::{Bytes, PageSize};
 use super::channel::Channel;
 use super::disk::{self, Disk};
 use super::modules::Loader;
+use super::packages::by_number;
 use super::qemu::{Bounds, Files};
 use super::running::{Boot, CONSOLE, Facts};
 use super::scratch::Scratch;
@@ -246,7 +247,9 @@ impl Guest {
         words.extend(swap.map(|device| format!("lotsfree.swap={device}")));
         words.extend(self.parameters.iter().cloned());
         if !self.arguments.is_empty() {
-            words.push("--".to_owned());
+            if by_number(&self.kernel.release, ENDS_ITS_OWN).is_ge() {
+                words.push("--".to_owned());
+            }
             words.extend(self.arguments.iter().cloned());
         }
         words.join(" ")
@@ -259,6 +262,10 @@ pub(crate) fn write_only(scratch: &Scratch, name: &str) -> Result<File, Error> {
     let path = scratch.path().join(name);
     File::options().write(true).open(&path).map_err(Error::io(path))
 }
+
+/// From here on kernels take `--` for the end of what is theirs (`init/main.c`, commit 51e158c12aca). Older
+/// ones hand it to the first program with the words that they do not know.
+const ENDS_ITS_OWN: &str = "3.15";
 
 /// `$TMPDIR`, or `/var/tmp`, which is for large files, while `/tmp` may be in memory
 /// ([file-hierarchy](https://man7.org/linux/man-pages/man7/file-hierarchy.7.html)).

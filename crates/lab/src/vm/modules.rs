@@ -42,7 +42,8 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Lists the modules of a kernel. `directory` is `lib/modules/RELEASE`.
+    /// Lists the modules of a kernel. `directory` is `lib/modules/RELEASE`; a kernel that has everything
+    /// built in has no `kernel` below it.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -52,7 +53,10 @@ impl Loader {
         let built_in = String::from_utf8_lossy(&built_in);
         let built_in = built_in.lines().map(|line| name_of(Path::new(line))).collect();
         let mut available = HashMap::new();
-        find(&directory.join("kernel"), &mut available)?;
+        let files = directory.join("kernel");
+        if files.exists() {
+            find(&files, &mut available)?;
+        }
         let directory = directory.to_owned();
         Ok(Loader { directory, built_in, available, seen: Vec::new(), order: Vec::new() })
     }
