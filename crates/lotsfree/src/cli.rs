@@ -442,14 +442,16 @@ pub(crate) enum SnapshotFormat {
                   lotsfree sim quickstart --repeat 5                       with five seeds, to see what is chance\n  \
                   lotsfree sim quickstart --calibration host.toml          with costs of lotsfree lab calibrate\n  \
                   lotsfree sim mine.toml --like lab/runs/DATE-vm/mine      beginning as that lab's kernel did\n  \
-                  lotsfree sim --show quickstart > mine.toml               one to start from\n\n\
+                  lotsfree sim --show quickstart > mine.toml               one to start from\n  \
+                  lotsfree sim --host > mine.toml                          one of this host\n  \
+                  lotsfree sim --like host.tar.zst > mine.toml             one of a host whose snapshot that is\n\n\
                   Then: lotsfree report runs/quickstart -o quickstart.html\n\n\
                   Exit code: 0 all runs are complete, 2 wrong usage, a scenario with errors or output that cannot be \
                   written, 130 interrupted with Ctrl-C (143 with SIGTERM); what was simulated until then is kept."
 )]
 pub(crate) struct SimArgs {
     /// A scenario file, or the name of a scenario that ships
-    #[arg(value_name = "SCENARIO", required_unless_present = "list")]
+    #[arg(value_name = "SCENARIO", required_unless_present_any = ["list", "host", "like"])]
     pub(crate) scenario: Option<String>,
 
     /// Override a key in every variant; keys are those of the file, dotted; repeatable
@@ -473,8 +475,16 @@ pub(crate) struct SimArgs {
 
     /// A run of lotsfree lab, or a directory with some: begin as the kernel did there, with as much memory in
     /// use by something other than the scenario
+    ///
+    /// Without SCENARIO, data of a host as `lotsfree doctor` reads them, such as an archive of `lotsfree
+    /// snapshot`: print a scenario of that host, as --host does.
     #[arg(long, value_name = "RUN")]
     pub(crate) like: Option<PathBuf>,
+
+    /// Print a scenario of this host instead: its machine, its settings, and its largest programs beside a
+    /// copy
+    #[arg(long, conflicts_with_all = ["scenario", "set", "variant", "repeat", "calibration", "like", "out", "no_runs", "threads", "list", "show", "json"])]
+    pub(crate) host: bool,
 
     /// Directory for the runs [default: runs/SCENARIO]
     #[arg(long, short, value_name = "DIR", alias = "output")]

@@ -103,6 +103,31 @@ impl Generation {
         found.map_or("", |(name, ..)| *name)
     }
 
+    /// The generation with two lists to take for a kernel, by its release, and what is to be known of that: a
+    /// remark after the release, empty where it is the kernel's own.
+    pub fn for_kernel(release: &str) -> (Generation, String) {
+        let named = |name: &str| name.parse().unwrap_or(plain(Kernel::V6_12));
+        match version(release).and_then(nearest) {
+            Some(Near::Itself(name))
+                if named(name).kernel != Kernel::Rhel6 || release.starts_with("2.6.32") =>
+            {
+                (named(name), String::new())
+            }
+            Some(Near::Before(name)) => {
+                (named(name), "; the newest generation before it, which may well answer otherwise".to_owned())
+            }
+            Some(Near::After(name)) => {
+                (named(name), "; the first generation after it, which may well answer otherwise".to_owned())
+            }
+            Some(Near::Neither(before, after)) => {
+                let remark =
+                    format!("; no generation stands for it: {before} and {after} can give opposite answers");
+                (named(before), remark)
+            }
+            Some(Near::Itself(_)) | None => (plain(Kernel::Rhel6), "; no generation is as old".to_owned()),
+        }
+    }
+
     /// What it stands for, in half a sentence.
     pub fn about(self) -> &'static str {
         let found = GENERATIONS.iter().find(|(_, generation, _)| *generation == self);
@@ -222,6 +247,20 @@ impl JsonSchema for Generation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kernel_has_a_generation() {
+        let of = |release: &str| {
+            let (generation, remark) = Generation::for_kernel(release);
+            (generation.name(), remark.split(' ').nth(2).unwrap_or_default().to_owned())
+        };
+        assert_eq!(of("6.1.0-56-amd64"), ("linux-6.1", String::new()));
+        assert_eq!(of("6.18.44"), ("linux-6.12", "newest".to_owned()));
+        assert_eq!(of("4.18.0-553.el8_10.x86_64"), ("linux-4.4", "newest".to_owned()));
+        assert_eq!(of("5.15.0-91-generic"), ("linux-5.4", "generation".to_owned()));
+        assert_eq!(of("2.6.18"), ("linux-2.6.32-rhel6", "generation".to_owned()));
+        assert_eq!(of(""), ("linux-2.6.32-rhel6", "generation".to_owned()));
+    }
 
     #[test]
     fn names_read_back_and_others_are_refused() {

@@ -138,7 +138,8 @@ runs and 4,096 threads.
 ## An example: my own host
 
 A host with two NUMA nodes, a server whose heap fills half of the memory, and the nightly copy beside it. What is yours is in
-`lscpu` (CPUs, nodes), `numactl --hardware` (sizes, distances), `lsblk` (disk) and `sysctl vm` (settings).
+`lscpu` (CPUs, nodes), `numactl --hardware` (sizes, distances), `lsblk` (disk) and `sysctl vm` (settings); `lotsfree sim --host`
+prints a scenario of the host on which it runs, and `lotsfree sim --like FILE` one of a host of which FILE is a snapshot.
 
 ```toml
 ";

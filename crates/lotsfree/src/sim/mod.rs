@@ -1,5 +1,6 @@
 //! `lotsfree sim`.
 
+mod host;
 mod like;
 mod list;
 mod memory;
@@ -58,6 +59,10 @@ impl Job {
 
 /// Runs every case of a scenario on the model and prints the measures side by side.
 pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
+    if arguments.host || (arguments.scenario.is_none() && arguments.like.is_some()) {
+        output::print(&host::scenario(arguments.like.as_deref())?)?;
+        return Ok(0);
+    }
     let Some(named) = arguments.scenario.as_deref().filter(|_| !arguments.list) else {
         return list::run(arguments);
     };
