@@ -4,16 +4,18 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use lotsfree_analysis::interval::Intervals;
 use lotsfree_analysis::validation::Validation;
 use lotsfree_report::runs::validation_markdown;
 use lotsfree_scenario::shipped::{self, SHIPPED};
-use lotsfree_scenario::{Case, Errors};
+use lotsfree_scenario::{Case, Errors, Experiments};
 use serde_json::json;
 
 use crate::accuracy;
 
 /// The generated files: path below the repository's root, contents.
 fn generated() -> Result<Vec<(&'static str, String)>, Box<dyn Error>> {
+    let (experiments, all) = recorded()?;
     Ok(vec![
         ("docs/accuracy.md", accuracy::page()?),
         ("docs/incidents.md", accuracy::incidents()?),
@@ -24,7 +26,8 @@ fn generated() -> Result<Vec<(&'static str, String)>, Box<dyn Error>> {
         ("docs/schema/compare-1.json", lotsfree_report::runs::compare::compare_schema()),
         ("docs/schema/doctor-1.json", lotsfree_report::schema()),
         ("docs/schema/scenario-1.json", lotsfree_scenario::schema()),
-        ("docs/validation.md", validation()?),
+        ("docs/validation.md", validation_markdown(&experiments, &all)),
+        ("lab/intervals.json", Intervals::of_known(&experiments, &all).to_json()?),
         ("crates/lotsfree/src/sim/list.json", scenarios()?),
     ])
 }
@@ -57,11 +60,9 @@ fn refused(cases: &[Case]) -> Option<String> {
     }
 }
 
-/// The page of the results that `lotsfree lab validate` has kept.
-fn validation() -> Result<String, Box<dyn Error>> {
-    let experiments = shipped::experiments()?;
-    let all = Validation::load_all(&root().join("lab/validation"))?;
-    Ok(validation_markdown(&experiments, &all))
+/// What `lotsfree lab validate` has kept.
+fn recorded() -> Result<(Experiments, Vec<Validation>), Box<dyn Error>> {
+    Ok((shipped::experiments()?, Validation::load_all(&root().join("lab/validation"))?))
 }
 
 /// The repository's root.

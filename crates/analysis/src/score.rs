@@ -153,14 +153,14 @@ pub struct Directions {
     pub right: usize,
 }
 
-impl Directions {
-    /// The measures by which a user decides: throughput, the tail, and major faults.
-    const MEASURES: [&str; 3] = ["throughput_per_second", "latency_p99_ns", "major_faults"];
+/// The measures by which a user decides: throughput, the tail, and major faults.
+pub const DECIDING: [&str; 3] = ["throughput_per_second", "latency_p99_ns", "major_faults"];
 
+impl Directions {
     /// Adds what some experiment says.
     pub fn add(&mut self, validation: &Validation) {
         let orders = validation.compared.orders.iter().flat_map(|Orders { measures, .. }| measures);
-        for order in orders.filter(|order| Self::MEASURES.contains(&order.key.as_str())) {
+        for order in orders.filter(|order| DECIDING.contains(&order.key.as_str())) {
             self.told += order.pairs;
             self.right += order.pairs - order.reversed.len() - order.tied.len();
         }

@@ -10,6 +10,8 @@ use lotsfree_run::{Run, State, Summary};
 use lotsfree_units::visible_json;
 use serde::Serialize;
 
+use super::expected::Expected;
+
 /// The format's name; raised when a field changes its meaning or goes.
 const SCHEMA: &str = "lotsfree.runs/1";
 
@@ -86,6 +88,10 @@ struct Row {
     best: Vec<bool>,
     /// Relative change against the first run, positive if it is better.
     gain: Vec<Option<f64>>,
+    /// Of runs on the model, between which figures a kernel's lies in nine of ten cases; absent where that is
+    /// not known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    on_kernels: Vec<Option<(f64, f64)>>,
 }
 
 /// What the repeats of a run differ by.
@@ -106,7 +112,11 @@ pub fn runs_json(runs: &[Run]) -> serde_json::Result<String> {
     let run = |(index, view)| one(&comparison, index, view);
     let spread =
         |span: &Option<Span>| span.map(|span| Spread { min: span.min, max: span.max, repeats: span.repeats });
+    let shown: Vec<&View<'_>> = comparison.columns().collect();
+    let measures = measures(&shown);
+    let expected = Expected::of(&shown, &measures);
     let row = |measure: lotsfree_analysis::measure::Measure| Row {
+        on_kernels: expected.as_ref().map(|expected| expected.ends(measure.key)).unwrap_or_default(),
         spread: match comparison.repeated() {
             Some(_) => measure.spans.iter().map(spread).collect(),
             None => Vec::new(),
@@ -119,7 +129,6 @@ pub fn runs_json(runs: &[Run]) -> serde_json::Result<String> {
         gain: measure.gains(),
         values: measure.values,
     };
-    let shown: Vec<&View<'_>> = comparison.columns().collect();
     let document = Document {
         schema: SCHEMA,
         lotsfree: env!("CARGO_PKG_VERSION"),
@@ -127,7 +136,7 @@ pub fn runs_json(runs: &[Run]) -> serde_json::Result<String> {
         runs: comparison.views.iter().enumerate().map(run).collect(),
         all_alike: explain::all_alike(&comparison),
         times: assumed::times(&comparison),
-        measures: measures(&shown).into_iter().map(row).collect(),
+        measures: measures.into_iter().map(row).collect(),
     };
     Ok(visible_json(serde_json::to_string_pretty(&document)? + "\n"))
 }

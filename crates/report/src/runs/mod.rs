@@ -13,6 +13,7 @@
 mod bars;
 mod blame;
 pub mod compare;
+mod expected;
 mod json;
 mod page;
 mod pictures;

@@ -9,6 +9,7 @@ use lotsfree_run::{Event, Latency, Level, Run, RunOn, Spent, State};
 use lotsfree_units::{Bytes, Grouped, Percent, visible};
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
+use super::expected::{self, Expected};
 use super::pictures::{self, LISTS, MOST_BLOCKS, TRAFFIC, line_class};
 use super::{bars, blame};
 use crate::chart::{Picture, WIDE};
@@ -274,7 +275,28 @@ fn table(comparison: &Comparison<'_>) -> Markup {
             }
             @if let Some(note) = assumed::times(comparison) { p.dim { (words::glued(&note)) } }
             @if let Some(note) = left_out(comparison, MOST_COLUMNS) { p.dim { (note) } }
+            @if let Some(expected) = Expected::of(&views, &rows) { (on_kernels(&expected, &views)) }
         }
+    }
+}
+
+fn on_kernels(expected: &Expected, views: &[&View<'_>]) -> Markup {
+    let (names, columns) = expected.table();
+    markup! {
+        @if !names.is_empty() {
+            h3 { (expected::HEADING) }
+            div.scroll {
+                table.measures {
+                    thead { tr { th { "" } @for view in views { th.number { (view.label) } } } }
+                    tbody {
+                        @for (row, name) in names.iter().enumerate() {
+                            tr { td { (name) } @for column in &columns { td.number { (column[row]) } } }
+                        }
+                    }
+                }
+            }
+        }
+        p.dim { (words::glued(&expected.note)) }
     }
 }
 

@@ -9,6 +9,7 @@ use lotsfree_run::Run;
 use lotsfree_units::{Percent, visible_line};
 use unicode_width::UnicodeWidthStr;
 
+use super::expected::{self, Expected};
 use super::page::{facts, measured_part, repeats_note, shown_at};
 use super::{bars, blame};
 use crate::TextOptions;
@@ -153,6 +154,18 @@ impl Page {
                 );
             }
             self.wrapped(&format!("{key}."), "", DIM);
+        }
+        if let Some(expected) = Expected::of(&views, &rows) {
+            let (names, cells) = expected.table();
+            self.blank();
+            if !names.is_empty() {
+                self.wrapped(expected::HEADING, "", BOLD);
+                let plain = |text: String| Cell { text, style: PLAIN };
+                let columns: Vec<Vec<Cell>> =
+                    cells.into_iter().map(|column| column.into_iter().map(plain).collect()).collect();
+                self.columns(&names, &heads, &columns);
+            }
+            self.wrapped(&expected.note, "", DIM);
         }
     }
 

@@ -47,6 +47,8 @@ pub fn validation_markdown(experiments: &Experiments, all: &[Validation]) -> Str
     }
     worth::held_out(&mut out, experiments, &all);
     worth::known(&mut out, experiments, &all);
+    worth::settings(&mut out, &all);
+    worth::intervals(&mut out, experiments, &all);
     left_out(&mut out, experiments);
     worst(&mut out, experiments, &all);
     orders(&mut out, experiments, &all);

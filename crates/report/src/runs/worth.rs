@@ -1,9 +1,12 @@
 //! The head of the page on validation: what a prediction of the model is worth.
 
 use lotsfree_analysis::compare::{Row, Table};
+use lotsfree_analysis::decision::{Decision, MACHINES, RIGHT, Trust, decisions};
+use lotsfree_analysis::interval::Intervals;
 use lotsfree_analysis::score::{Cell, Directions, Score, Stratum, is_reclaims_own};
 use lotsfree_analysis::validation::{Validation, variant};
 use lotsfree_scenario::{Experiment, Experiments};
+use lotsfree_units::Grouped;
 
 use super::compare::size;
 use crate::markdown::{self, escaped, line};
@@ -236,6 +239,106 @@ pub(super) fn known(out: &mut String, experiments: &Experiments, all: &[&Validat
         ),
     );
 }
+
+/// How often a kernel's figure lies in the interval that `sim` states.
+pub(super) fn intervals(out: &mut String, experiments: &Experiments, all: &[&Validation]) {
+    let is_held_out =
+        |of: &Validation| experiments.all.iter().any(|one| one.name == of.experiment && one.is_held_out());
+    let (held_out, known): (Vec<&Validation>, Vec<&Validation>) =
+        all.iter().copied().partition(|of| is_held_out(of));
+    let sum = |pairs: &mut dyn Iterator<Item = (usize, usize)>| {
+        pairs.fold((0, 0), |(all, within), (of, lie)| (all + of, within + lie))
+    };
+    // An experiment is judged by the intervals of the others.
+    let without = |of: &Validation| {
+        let others: Vec<&Validation> =
+            known.iter().copied().filter(|other| other.experiment != of.experiment).collect();
+        Intervals::of(&others)
+    };
+    let (figures, within) = sum(&mut known.iter().map(|of| without(of).coverage(of)));
+    if figures == 0 {
+        return;
+    }
+    let said = |within: usize, figures: usize| {
+        format!(
+            "{} of {} ({})",
+            Grouped(within as u64),
+            Grouped(figures as u64),
+            size(within as f64 / figures as f64)
+        )
+    };
+    line(out, "## The intervals that `sim` states\n");
+    line(out, INTERVALS);
+    let mut text = format!(
+        "By the intervals of all other experiments, {} figures of the kernels' runs lie within.",
+        said(within, figures)
+    );
+    let of_known = Intervals::of(&known);
+    let (figures, within) = sum(&mut held_out.iter().map(|of| of_known.coverage(of)));
+    if figures > 0 {
+        text += &format!(" Of the experiments that were held out it is {}.", said(within, figures));
+    }
+    line(out, &format!("{text}\n"));
+}
+
+/// What the model says of each setting, beside what kernels do.
+pub(super) fn settings(out: &mut String, all: &[&Validation]) {
+    let decisions: Vec<Decision> = decisions(all);
+    if decisions.is_empty() {
+        return;
+    }
+    line(out, "## Which settings the model can be asked about\n");
+    line(out, &SETTINGS.replace("MACHINES", &MACHINES.to_string()).replace("RIGHT", &size(RIGHT)));
+    let head =
+        ["change", "machines", "tell", "right", "throughput", "latency p99", "major faults", "trust it"];
+    let numbers: Vec<bool> = (0..head.len()).map(|column| (1..7).contains(&column)).collect();
+    let row = |decision: &Decision| {
+        let mut row = vec![
+            decision.change.clone(),
+            decision.tried.len().to_string(),
+            decision.told_on.len().to_string(),
+            format!("{} of {}", decision.right(), decision.told()),
+        ];
+        row.extend(decision.effects.iter().map(|effect| match effect.size() {
+            Some((kernel, model)) => {
+                format!("{} of {}: {}, {}", effect.right, effect.kernel.len(), times(kernel), times(model))
+            }
+            None => "–".to_owned(),
+        }));
+        row.push(
+            match decision.trust() {
+                Trust::Yes => "yes",
+                Trust::No => "no",
+                Trust::Unknown => "not known",
+            }
+            .to_owned(),
+        );
+        row
+    };
+    let rows: Vec<Vec<String>> = decisions.iter().map(row).collect();
+    markdown::table(out, &head, &numbers, &rows);
+}
+
+/// `×0.52`, `×14`.
+fn times(factor: f64) -> String {
+    let digits = if factor < 10.0 { 2 } else { 0 };
+    format!("×{factor:.digits$}")
+}
+
+const INTERVALS: &str = "\
+Beside its figures `sim` says between which ones a kernel's lie in nine of ten cases: so many times the model's as
+kernels' were in the experiments that are known, for runs in which the model does the same (it swaps, tasks reclaim, kswapd
+alone does, nobody does). They are for what reclaim and devices do; times and rates have none, because a processor was
+emulated where kernels were compared.
+";
+
+const SETTINGS: &str = "\
+What a change does to the figures by which users decide, over all experiments whose variants differ by it alone.
+*Tell* are machines on which a kernel's repeats tell the direction of one of the figures, which is then compared with
+the model's; a model that changes nothing is wrong. Each figure has how often the model is right, and the medians of
+how many times as large kernels' and models' figures become. The model can be asked about a change if MACHINES machines
+or more tell something of it and RIGHT of the directions are right.
+";
 
 const HELD_OUT: &str = "\
 Machines, settings and programs that were drawn from seeds ([lab/held-out.toml](../lab/held-out.toml)) and listed

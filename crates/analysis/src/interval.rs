@@ -1,0 +1,269 @@
+//! [`Intervals`]: between which figures a kernel's lies where the model says some, by how far kernels'
+//! figures were from the model's in experiments.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lotsfree_scenario::Experiments;
+use serde::{Deserialize, Serialize};
+
+use crate::compare::{Group, Row, Table};
+use crate::measure::Unit;
+use crate::validation::Validation;
+
+/// One of so many figures of kernels lies below an interval, and one above it. That is less than a twentieth,
+/// so that nine of ten lie within where the experiment had no part in finding it.
+const ENDS: usize = 30;
+/// Fewer figures have no ends.
+const FEWEST: usize = 19;
+/// Less than so many floors is next to nothing.
+const LITTLE: f64 = 4.0;
+/// The intervals of the experiments that are recorded.
+const SHIPPED: &str = include_str!("../../../lab/intervals.json");
+
+/// What a run of the model does, which decides by what other runs it is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Doing {
+    /// It writes pages to swap.
+    Swaps,
+    /// Tasks reclaim for themselves.
+    ReclaimsDirectly,
+    /// Only kswapd reclaims.
+    Reclaims,
+    /// Nobody does.
+    Nothing,
+}
+
+/// An interval around what the model says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// The measure's key.
+    pub key: String,
+    /// What the model does; without it, whatever it does.
+    pub doing: Option<Doing>,
+    /// It is for figures of the model that are next to nothing: then kernels' are not so many times as large.
+    pub little: bool,
+    /// The measure's floor, which is added to figures before they are multiplied.
+    pub floor: f64,
+    /// The lower end: so many times the model's.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+    /// Figures of kernels by which it was found.
+    pub figures: usize,
+}
+
+/// The intervals of all measures that have one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Intervals {
+    /// Kernels by which they were found, by their models' names.
+    pub kernels: BTreeSet<String>,
+    /// Variants of experiments by which they were found.
+    pub cases: usize,
+    /// The intervals.
+    pub all: Vec<Interval>,
+}
+
+impl Doing {
+    /// By the figures of a run's measures.
+    pub fn of(figure: impl Fn(&str) -> Option<f64>) -> Self {
+        let at_least = |key: &str, least: f64| figure(key).is_some_and(|figure| figure >= least);
+        match () {
+            () if at_least("swap_out_bytes", 262_144.0) => Doing::Swaps,
+            () if at_least("direct_scan_pages", 64.0) => Doing::ReclaimsDirectly,
+            () if at_least("kswapd_scan_pages", 64.0) => Doing::Reclaims,
+            () => Doing::Nothing,
+        }
+    }
+
+    fn of_model(table: &Table) -> Self {
+        Doing::of(|key| Some(table.rows.iter().find(|row| row.key == key)?.values.get(1)?.as_ref()?.value))
+    }
+}
+
+impl Interval {
+    /// The ends around a figure of the model.
+    pub fn around(&self, figure: f64) -> (f64, f64) {
+        let end = |times: f64| ((figure + self.floor) * times - self.floor).max(0.0);
+        (end(self.low), end(self.high))
+    }
+
+    /// Between all but one of [`ENDS`] at each end of some ratios; `None` if there are too few.
+    fn of((key, doing, little): &Place, floor: f64, ratios: &[f64]) -> Option<Self> {
+        let mut ratios = ratios.to_vec();
+        ratios.sort_by(f64::total_cmp);
+        let cut = ((ratios.len() + 1) / ENDS).max(1);
+        let last = ratios.len().checked_sub(cut)?;
+        let (low, high) = (*ratios.get(cut.checked_sub(1)?)?, *ratios.get(last)?);
+        (ratios.len() >= FEWEST).then(|| Interval {
+            key: key.clone(),
+            doing: *doing,
+            little: *little,
+            floor,
+            low: rounded(low, f64::floor),
+            high: rounded(high, f64::ceil),
+            figures: ratios.len(),
+        })
+    }
+}
+
+/// Which interval a figure belongs to: its measure, what the model does, and whether it is next to nothing.
+type Place = (String, Option<Doing>, bool);
+
+/// To three digits after the point, outwards.
+fn rounded(times: f64, to: fn(f64) -> f64) -> f64 {
+    to(times * 1000.0) / 1000.0
+}
+
+/// Whether a measure has an interval: an amount of what reclaim and devices do. Times and rates have none,
+/// because a processor was emulated where kernels were compared; nor has what can be negative.
+fn has_interval(row: &Row) -> bool {
+    let amount = [Unit::Count, Unit::Bytes].iter().any(|unit| unit.name() == row.unit);
+    row.main && row.group == Group::Reclaim && amount && !row.key.starts_with("least_")
+}
+
+impl Intervals {
+    /// Those that `sim` states.
+    pub fn shipped() -> Self {
+        serde_json::from_str(SHIPPED).unwrap_or_default()
+    }
+
+    /// Of the experiments that are known. What is held out judges them, and has no part in them.
+    pub fn of_known(experiments: &Experiments, all: &[Validation]) -> Self {
+        let held_out = |of: &&Validation| {
+            experiments.all.iter().any(|one| one.name == of.experiment && one.is_held_out())
+        };
+        Intervals::of(&all.iter().filter(|of| !held_out(of)).collect::<Vec<_>>())
+    }
+
+    /// Of some experiments.
+    pub fn of(all: &[&Validation]) -> Self {
+        let mut found = Intervals::default();
+        let mut ratios: BTreeMap<Place, (f64, Vec<f64>)> = BTreeMap::new();
+        for of in all.iter().filter(|of| !of.compared.tables.is_empty()) {
+            found.kernels.insert(of.generation.clone());
+            found.cases += of.compared.tables.len();
+            for table in &of.compared.tables {
+                let doing = Doing::of_model(table);
+                for row in &table.rows {
+                    let Some((model, times)) = times(row) else { continue };
+                    for doing in [None, Some(doing)] {
+                        let place = (row.key.clone(), doing, model < LITTLE * row.floor);
+                        ratios.entry(place).or_insert((row.floor, Vec::new())).1.extend(times);
+                    }
+                }
+            }
+        }
+        let interval =
+            |(place, (floor, ratios)): (&Place, &(f64, Vec<f64>))| Interval::of(place, *floor, ratios);
+        found.all = ratios.iter().filter_map(interval).collect();
+        found
+    }
+
+    /// The interval around a figure of a model that does so.
+    pub fn find(&self, key: &str, doing: Doing, figure: f64) -> Option<&Interval> {
+        let of = |doing: Option<Doing>| {
+            let mut its = self.all.iter().filter(|one| one.key == key && one.doing == doing);
+            its.find(|one| one.little == (figure < LITTLE * one.floor))
+        };
+        of(Some(doing)).or_else(|| of(None))
+    }
+
+    /// Figures of kernels in an experiment for which there is an interval, and how many of them lie in it.
+    pub fn coverage(&self, of: &Validation) -> (usize, usize) {
+        let (mut all, mut within) = (0, 0);
+        for table in &of.compared.tables {
+            let doing = Doing::of_model(table);
+            for row in &table.rows {
+                let Some((model, times)) = times(row) else { continue };
+                let Some(interval) = self.find(&row.key, doing, model) else { continue };
+                for times in times {
+                    all += 1;
+                    within += usize::from((interval.low..=interval.high).contains(&times));
+                }
+            }
+        }
+        (all, within)
+    }
+
+    /// As a file.
+    ///
+    /// # Errors
+    /// As [`serde_json::to_string`].
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        let mut text = String::new();
+        let head = serde_json::json!({ "kernels": self.kernels, "cases": self.cases });
+        let head = head.to_string();
+        text += head.strip_suffix('}').unwrap_or(&head);
+        text += ",\"all\":[";
+        for (place, one) in self.all.iter().enumerate() {
+            text += if place == 0 { "\n" } else { ",\n" };
+            text += &serde_json::to_string(one)?;
+        }
+        Ok(text + "\n]}\n")
+    }
+}
+
+/// The model's figure, and how many times that the smallest and the largest of the kernel's are.
+fn times(row: &Row) -> Option<(f64, [f64; 2])> {
+    let (kernel, model) = (row.values.first().copied()??, row.values.get(1).copied()??);
+    let times = |figure: f64| (figure + row.floor) / (model.value + row.floor);
+    has_interval(row).then(|| (model.value, [times(kernel.min), times(kernel.max)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_leaves_out_its_ends() {
+        let ratios: Vec<f64> = (1..=99).map(f64::from).collect();
+        let place = ("swap_in_bytes".to_owned(), None, false);
+        let found = Interval::of(&place, 10.0, &ratios).unwrap();
+        assert_eq!((found.low, found.high, found.figures), (3.0, 97.0, 99));
+        let few = Interval::of(&place, 10.0, &ratios[..19]).unwrap();
+        assert_eq!((few.low, few.high), (1.0, 19.0));
+        assert_eq!(Interval::of(&place, 10.0, &ratios[..18]), None);
+    }
+
+    #[test]
+    fn the_floor_is_not_multiplied_away() {
+        let interval = Interval { floor: 64.0, low: 0.5, high: 2.0, ..interval() };
+        assert_eq!(interval.around(0.0), (0.0, 64.0));
+        assert_eq!(interval.around(936.0), (436.0, 1936.0));
+    }
+
+    fn interval() -> Interval {
+        Interval {
+            key: "major_faults".to_owned(),
+            doing: None,
+            little: false,
+            floor: 1.0,
+            low: 1.0,
+            high: 1.0,
+            figures: 20,
+        }
+    }
+
+    #[test]
+    fn what_the_model_does_comes_first() {
+        let swaps = Interval { doing: Some(Doing::Swaps), high: 3.0, ..interval() };
+        let little = Interval { little: true, high: 7.0, ..interval() };
+        let found = Intervals { all: vec![interval(), swaps, little], ..Intervals::default() };
+        let high = |doing: Doing, figure: f64| found.find("major_faults", doing, figure).unwrap().high;
+        assert_eq!([high(Doing::Swaps, 5.0), high(Doing::Nothing, 5.0)], [3.0, 1.0]);
+        assert_eq!(high(Doing::Swaps, 0.0), 7.0);
+        assert_eq!(found.find("swap_in_bytes", Doing::Swaps, 5.0), None);
+        let again: Intervals = serde_json::from_str(&found.to_json().unwrap()).unwrap();
+        assert_eq!(again, found);
+    }
+
+    #[test]
+    fn what_ships_can_be_read() {
+        let shipped = Intervals::shipped();
+        assert!(shipped.kernels.contains("linux-6.1") && shipped.cases > 50, "{shipped:?}");
+        for one in &shipped.all {
+            assert!(one.low <= one.high && one.figures >= FEWEST, "{one:?}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! [`Expected`]: between which figures a kernel's lie where the model says those that are shown.
+
+use lotsfree_analysis::interval::{Doing, Intervals};
+use lotsfree_analysis::measure::{Measure, Unit};
+use lotsfree_analysis::view::View;
+use lotsfree_run::RunOn;
+
+/// Above the table.
+pub(super) const HEADING: &str = "On a kernel, in 9 of 10 cases";
+
+/// The ends of an interval.
+type Ends = (f64, f64);
+
+/// What is expected of kernels beside some runs on the model.
+pub(super) struct Expected {
+    /// The ends for each run, of the measures that have some.
+    rows: Vec<Row>,
+    /// What they are worth.
+    pub(super) note: String,
+}
+
+struct Row {
+    key: &'static str,
+    name: &'static str,
+    unit: Unit,
+    ends: Vec<Option<Ends>>,
+}
+
+impl Expected {
+    /// `None` if a run is a kernel's.
+    pub(super) fn of(views: &[&View<'_>], measures: &[Measure]) -> Option<Self> {
+        let is_model = |view: &&View<'_>| view.run.facts().machine == RunOn::Model;
+        if views.is_empty() || !views.iter().all(is_model) {
+            return None;
+        }
+        let shipped = Intervals::shipped();
+        let known = |view: &View<'_>| {
+            let generation = view.keys.get("generation").map(|name| name.trim_matches('"'));
+            generation.is_some_and(|name| shipped.kernels.contains(name))
+        };
+        let doing = |index: usize| {
+            Doing::of(|key| *measures.iter().find(|measure| measure.key == key)?.values.get(index)?)
+        };
+        let row = |measure: &Measure| {
+            let of = |(index, view): (usize, &&View<'_>)| {
+                let figure = measure.values.get(index).copied().flatten().filter(|_| known(view))?;
+                Some(shipped.find(measure.key, doing(index), figure)?.around(figure))
+            };
+            let ends: Vec<Option<Ends>> = views.iter().enumerate().map(of).collect();
+            let Measure { key, name, unit, .. } = *measure;
+            ends.iter().any(Option::is_some).then_some(Row { key, name, unit, ends })
+        };
+        let rows: Vec<Row> = measures.iter().filter_map(row).collect();
+        let note = match rows.is_empty() {
+            true => {
+                "How far off these figures are is not known: no kernel of this generation was compared with \
+                     the model."
+                    .to_owned()
+            }
+            false => format!(
+                "By {} cases that kernels executed in virtual machines (docs/validation.md). Times and rates are not validated: \
+                 a processor was emulated there.",
+                shipped.cases
+            ),
+        };
+        Some(Expected { rows, note })
+    }
+
+    /// Names of the measures, and what each run's column says of them.
+    pub(super) fn table(&self) -> (Vec<String>, Vec<Vec<String>>) {
+        let runs = self.rows.first().map_or(0, |row| row.ends.len());
+        let cell = |row: &Row, index: usize| {
+            let ends = row.ends.get(index).copied().flatten();
+            ends.map_or_else(|| "–".to_owned(), |ends| said(row.unit, ends))
+        };
+        let column = |index: usize| self.rows.iter().map(|row| cell(row, index)).collect();
+        (self.rows.iter().map(|row| row.name.to_owned()).collect(), (0..runs).map(column).collect())
+    }
+
+    /// The ends of a measure for each run; none of a measure that has no interval.
+    pub(super) fn ends(&self, key: &str) -> Vec<Option<Ends>> {
+        self.rows.iter().find(|row| row.key == key).map(|row| row.ends.clone()).unwrap_or_default()
+    }
+}
+
+/// A figure with two digits, outwards.
+fn two_digits(figure: f64, to: fn(f64) -> f64) -> f64 {
+    let unit = 10_f64.powf((figure.max(1.0).log10().floor() - 1.0).max(0.0));
+    to(figure / unit) * unit
+}
+
+/// `190 to 830`, `at most 64`.
+fn said(unit: Unit, (low, high): Ends) -> String {
+    let (low, high) = match unit {
+        // Sizes have three digits in any case.
+        Unit::Bytes => (low.floor(), high.ceil()),
+        _ => (two_digits(low, f64::floor), two_digits(high, f64::ceil)),
+    };
+    if low <= 0.0 {
+        return if high <= 0.0 { unit.text(0.0) } else { format!("at most {}", unit.text(high)) };
+    }
+    let (least, most) = (unit.text(low), unit.text(high));
+    match (least.rsplit_once(' '), most.rsplit_once(' ')) {
+        // `190 to 212 MiB`: the unit once if it is the same.
+        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {most}"),
+        _ => format!("{least} to {most}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_said_with_one_unit() {
+        assert_eq!(said(Unit::Count, (189.5, 830.2)), "180 to 840");
+        assert_eq!(said(Unit::Count, (2_125_143.0, 6_711_583.0)), "2,100,000 to 6,800,000");
+        assert_eq!([said(Unit::Count, (0.0, 0.0)), said(Unit::Count, (1.5, 9.0))], ["0", "1 to 9"]);
+        assert_eq!(said(Unit::Count, (0.0, 64.0)), "at most 64");
+        assert_eq!(said(Unit::Bytes, (1_048_576.0, 3_145_728.0)), "1 to 3 MiB");
+        assert_eq!(said(Unit::Bytes, (1024.0, 3_145_728.0)), "1 KiB to 3 MiB");
+    }
+}
