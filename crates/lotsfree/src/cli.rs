@@ -474,10 +474,10 @@ pub(crate) struct SimArgs {
     pub(crate) calibration: Option<PathBuf>,
 
     /// A run of lotsfree lab, or a directory with some: begin as the kernel did there, with as much memory in
-    /// use by something other than the scenario
+    /// use by something other than the scenario; or a file with data of a host, as `lotsfree doctor` reads
+    /// them: begin as that host
     ///
-    /// Without SCENARIO, data of a host as `lotsfree doctor` reads them, such as an archive of `lotsfree
-    /// snapshot`: print a scenario of that host, as --host does.
+    /// Without SCENARIO, print a scenario of that host, as --host does of this one.
     #[arg(long, value_name = "RUN")]
     pub(crate) like: Option<PathBuf>,
 

@@ -752,3 +752,27 @@ fn a_run_can_begin_as_the_kernel_s_did_and_compare_says_when_it_does_not() {
     refused(&["--like", "model"], "no run of a kernel is there");
     refused(&["--like", "kernel", "--set", "machine.cpus=1"], "its runs are of other machines");
 }
+
+#[test]
+fn a_scenario_of_a_host_is_printed_and_its_machine_is_begun_with() {
+    let place = Place::new(TINY);
+    let here = place.sim(&["--host"]);
+    assert!(here.starts_with("# Made by lotsfree"), "{here}");
+    let saved = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts/6.12-1node-swap.txt");
+    let saved = saved.to_str().unwrap();
+    let printed = place.sim(&["--like", saved]);
+    says(&printed, &["generation = \"linux-6.12+mglru\"", "kernel     = [", "name        = \"copy\""]);
+    // The same without what is in use, which the data of the host then say.
+    let bare = printed.lines().filter(|line| !line.starts_with("kernel ") && !line.starts_with("reserved "));
+    fs::write(place.at("bare.toml"), bare.collect::<Vec<_>>().join("\n")).unwrap();
+    place.sim(&["bare.toml", "--variant", "as it is", "--like", saved, "-o", "told"]);
+    let scenario = fs::read_to_string(place.at("told/as-it-is/scenario.toml")).unwrap();
+    says(&scenario, &["kernel = [", "reserved = ["]);
+
+    let other = place.run(&["sim", "tiny.toml", "--like", saved]);
+    assert_eq!(other.status.code(), Some(2), "{other:?}");
+    says(&err(&other), &[": a host with one node of ", "; the scenario's machine has one node of 128 MiB"]);
+    for refused in [&["sim", "quickstart", "--host"][..], &["sim", "--host", "--no-runs"]] {
+        assert_eq!(place.run(refused).status.code(), Some(2), "{refused:?}");
+    }
+}

@@ -172,6 +172,13 @@ pub enum Occupied {
     PerNode(Vec<Size>),
 }
 
+impl Occupied {
+    /// So many bytes of each node.
+    pub fn per_node(bytes: impl IntoIterator<Item = u64>) -> Self {
+        Occupied::PerNode(bytes.into_iter().map(|bytes| Size(Bytes(bytes))).collect())
+    }
+}
+
 /// What a machine was like when a kernel executed a case: the keys of [`MachineSpec`] that only a machine
 /// that has booted can tell. The model is told them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

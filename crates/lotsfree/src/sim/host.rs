@@ -13,10 +13,11 @@ use lotsfree_kernel_files::counters::{Counter, Meminfo, meminfo, status, zoneinf
 use lotsfree_kernel_files::file::block::BlockDevice;
 use lotsfree_kernel_files::file::lru_gen::LruGen;
 use lotsfree_kernel_files::file::process::Process;
-use lotsfree_scenario::{Generation, Scenario};
+use lotsfree_scenario::{Conditions, Generation, MachineSpec, Occupied, Scenario};
 use lotsfree_settings::{Initial, Release, Setting, Value};
 use lotsfree_snapshot::source::{live, open};
 use lotsfree_snapshot::{Observation, Options, Snapshot, observe};
+use lotsfree_units::words::enumeration;
 use lotsfree_units::{Bytes, MIB, PageSize};
 
 /// Programs with actors of their own.
@@ -45,6 +46,44 @@ pub(super) fn scenario(path: Option<&Path>) -> anyhow::Result<String> {
     // A text that `sim` would refuse is of no use.
     Scenario::parse(&text, &label)?;
     Ok(text)
+}
+
+/// What the machine of a case is told to begin as the host did whose data are at `path`.
+///
+/// # Errors
+/// If the data cannot be read, do not say what is in use, or are of another machine than the case's.
+pub(super) fn conditions(path: &Path, machine: &MachineSpec) -> anyhow::Result<Conditions> {
+    let Observation { label, now, .. } = observe(open(path)?, &Options::default());
+    let places = places(&now);
+    anyhow::ensure!(
+        places.len() == machine.nodes.len()
+            && places
+                .iter()
+                .zip(&machine.nodes)
+                .all(|(place, node)| place.size.abs_diff(node.bytes()) <= MIB),
+        "{label}: a host with {}; the scenario's machine has {}",
+        nodes(places.iter().map(|place| place.size)),
+        nodes(machine.nodes.iter().map(|node| node.bytes()))
+    );
+    anyhow::ensure!(
+        places.iter().all(|place| place.kernel > 0 && place.managed > 0),
+        "{label}: /proc/zoneinfo, and meminfo of each node, say what is in use, and are not all there"
+    );
+    let per_node = |of: fn(&Place) -> u64| Some(Occupied::per_node(places.iter().map(of)));
+    Ok(Conditions {
+        kernel: per_node(|place| place.kernel),
+        reserved: per_node(|place| place.size.saturating_sub(place.managed)),
+        ..Conditions::default()
+    })
+}
+
+/// `2 nodes of 384 and 512 MiB`
+fn nodes(sizes: impl Iterator<Item = u64>) -> String {
+    let sizes: Vec<String> = sizes.map(|size| Bytes(size).to_string()).collect();
+    match sizes.as_slice() {
+        [one] => format!("one node of {one}"),
+        several => format!("{} nodes of {}", several.len(), enumeration(several)),
+    }
 }
 
 /// A node of the host, in bytes.
@@ -165,7 +204,9 @@ fn machine(text: &mut String, now: &Snapshot, places: &[Place]) {
         quoted(generation.name())
     );
     let _ = writeln!(text, "cpus       = {cpus}\nnodes      = {}", list(&|place| place.size));
-    if nodes.len() == places.len() && places.len() > 1 {
+    let is_matrix =
+        nodes.len() == places.len() && nodes.iter().all(|node| node.distance.len() == nodes.len());
+    if is_matrix && places.len() > 1 {
         let rows: Vec<String> = nodes.iter().map(|node| format!("{:?}", node.distance)).collect();
         let _ = writeln!(text, "distance   = [{}]", rows.join(", "));
     }
@@ -241,11 +282,7 @@ fn settings(text: &mut String, now: &Snapshot) {
 fn value(setting: &Setting, now: &Snapshot) -> Option<String> {
     let thp = now.thp.as_ref();
     match setting.name {
-        lotsfree_settings::READ_AHEAD_KB => {
-            let largest =
-                now.block.iter().flatten().max_by_key(|device| device.stats.map(|stats| stats.reads));
-            largest?.read_ahead_kb.map(|kb| kb.to_string())
-        }
+        lotsfree_settings::READ_AHEAD_KB => busiest(now)?.read_ahead_kb.map(|kb| kb.to_string()),
         lotsfree_settings::TRANSPARENT_HUGEPAGE_ENABLED => thp.map(|thp| thp.enabled.selected.to_string()),
         name => now.sysctl.text(name).map(|text| text.split_whitespace().collect::<Vec<_>>().join(" ")),
     }
@@ -441,5 +478,24 @@ mod tests {
         let case = Scenario::parse(&text, "host.toml").unwrap().cases(None).unwrap().remove(0);
         assert_eq!((case.machine.generation.name(), case.machine.nodes.len()), ("linux-6.1", 2), "{text}");
         assert!(text.contains("swap       = { size = "), "{text}");
+    }
+
+    #[test]
+    fn a_machine_begins_as_a_saved_host() {
+        let hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts");
+        let case = |name: &str| {
+            let text = scenario(Some(&hosts.join(name))).unwrap();
+            Scenario::parse(&text, "host.toml").unwrap().cases(None).unwrap().remove(0)
+        };
+        let two = case("6.1-2nodes-swap-hugepages.txt");
+        let told = conditions(&hosts.join("6.1-2nodes-swap-hugepages.txt"), &two.machine).unwrap();
+        // The scenario has the same in whole MiB.
+        let of = |occupied: &Option<Occupied>| two.machine.per_node(occupied.as_ref().unwrap());
+        for (told, written) in of(&told.kernel).iter().zip(of(&two.machine.kernel)) {
+            assert!((0..MIB).contains(&(written.bytes() - told.bytes())), "{told} {written}");
+        }
+        let one = case("6.1-1node-plain.txt");
+        let error = conditions(&hosts.join("6.1-2nodes-swap-hugepages.txt"), &one.machine).unwrap_err();
+        assert!(error.to_string().contains(": a host with 2 nodes of "), "{error}");
     }
 }

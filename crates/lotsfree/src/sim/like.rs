@@ -1,4 +1,5 @@
-//! `lotsfree sim --like`: a machine that begins as that of a lab's run did.
+//! `lotsfree sim --like`: a machine that begins as that of a lab's run did, or as a host whose data were
+//! saved.
 
 use std::path::Path;
 
@@ -6,6 +7,7 @@ use lotsfree_analysis::conditions::conditions;
 use lotsfree_run::{Run, RunOn};
 use lotsfree_scenario::{Case, Record, Scenario};
 
+use super::host;
 use crate::{output, runs};
 
 /// A kernel's run, with the case that it executed.
@@ -16,11 +18,17 @@ struct Executed {
 
 /// Tells each case what the kernel's run of it below `path` began with: that of the same variant and value of
 /// the sweep, or else the first on such a machine. Cases for whose machine there is none are reported.
-/// `record` says what things cost on that machine.
+/// `record` says what things cost on that machine. A file is data of a host, as which all begin.
 ///
 /// # Errors
-/// If there is no run of a kernel, or none on the machine of any case.
+/// If there is no run of a kernel, or none on the machine of any case; if the host is another machine.
 pub(super) fn apply(cases: &mut [Case], path: &Path, record: Option<&Record>) -> anyhow::Result<()> {
+    if path.is_file() {
+        for case in cases {
+            case.machine.take(host::conditions(path, &case.machine)?, record);
+        }
+        return Ok(());
+    }
     let found = runs::open(&[path.to_path_buf()])?;
     let executed: Vec<Executed> = found.into_iter().filter_map(Executed::of).collect();
     anyhow::ensure!(
