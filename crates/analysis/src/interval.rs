@@ -10,12 +10,13 @@ use crate::compare::{Group, Row, Table};
 use crate::measure::Unit;
 use crate::validation::Validation;
 
-/// One of so many figures of kernels lies below an interval, and one above it. That is less than a twentieth,
-/// so that nine of ten lie within where the experiment had no part in finding it.
+/// An interval leaves out one thirtieth of the kernels' figures at each end. One twentieth would be enough
+/// for the experiments that it was found by; new ones differ more, and nine of ten of their figures are to
+/// lie within.
 const ENDS: usize = 30;
 /// Fewer figures have no ends.
 const FEWEST: usize = 19;
-/// Less than so many floors is next to nothing.
+/// A figure below four floors counts as next to nothing.
 const LITTLE: f64 = 4.0;
 /// The intervals of the experiments that are recorded.
 const SHIPPED: &str = include_str!("../../../lab/intervals.json");
@@ -41,13 +42,14 @@ pub struct Interval {
     pub key: String,
     /// What the model does; without it, whatever it does.
     pub doing: Option<Doing>,
-    /// It is for figures of the model that are next to nothing: then kernels' are not so many times as large.
+    /// Whether it holds where the model's figure is next to nothing. A ratio found for larger figures would
+    /// be useless there.
     pub little: bool,
     /// The measure's floor, which is added to figures before they are multiplied.
     pub floor: f64,
-    /// The lower end: so many times the model's.
+    /// The lower end, as a multiple of the model's figure.
     pub low: f64,
-    /// The upper end.
+    /// The upper end, as a multiple of the model's figure.
     pub high: f64,
     /// Figures of kernels by which it was found.
     pub figures: usize,

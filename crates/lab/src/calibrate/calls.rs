@@ -25,7 +25,7 @@ use crate::agent::Clock;
 const CACHED: Bytes = Bytes::mib(32);
 /// A wake-up takes about this many times longer than a call, so it is repeated that much less often.
 const SLOWER: u32 = 10;
-/// A sleep takes so much longer that it is repeated this much less often than a call.
+/// A sleep takes milliseconds, so there is one sleep for this many calls.
 const RARER: u32 = 1000;
 /// Length of a sleep.
 const NAP_NS: u64 = 2_000_000;

@@ -326,10 +326,10 @@ fn times(factor: f64) -> String {
 }
 
 const INTERVALS: &str = "\
-Beside its figures `sim` says between which ones a kernel's lie in nine of ten cases: so many times the model's as
-kernels' were in the experiments that are known, for runs in which the model does the same (it swaps, tasks reclaim, kswapd
-alone does, nobody does). They are for what reclaim and devices do; times and rates have none, because a processor was
-emulated where kernels were compared.
+For each figure `sim` also states an interval in which a kernel's figure lies in nine of ten cases. It comes from the
+known experiments: the ratios of the kernels' figures to the model's, in cases in which the model does the same (it swaps,
+tasks reclaim, kswapd alone reclaims, or nobody does). Only what reclaim and devices do has an interval. Times and rates
+have none, because the kernels that were compared ran on an emulated processor.
 ";
 
 const SETTINGS: &str = "\
