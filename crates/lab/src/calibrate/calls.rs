@@ -46,15 +46,11 @@ pub(super) fn measure(file: &File, bytes: Bytes, effort: &Effort, record: &mut R
     keep(record, "costs.syscall", syscall, |record| &mut record.costs.syscall);
     keep(record, "costs.copy", copy, |record| &mut record.costs.copy);
     keep(record, "cached-read", read, |record| &mut record.cached_read);
-    let (wakeup, sleeps) = (wakeup(effort), sleeps(effort));
-    let slack = match (&sleeps, &wakeup) {
-        (Ok((late, _)), Ok(wakeup)) => of(late).and_then(|late| less(late, wakeup.median)),
-        (Err(why), _) | (_, Err(why)) => Err(why.clone()),
-    };
+    let (wakeup, (late, cpu)) = (wakeup(effort), sleeps(effort));
+    let slack = wakeup.clone().and_then(|wakeup| less(of(&late)?, wakeup.median));
     keep(record, "costs.wakeup", wakeup, |record| &mut record.costs.wakeup);
     keep(record, "costs.slack", slack, |record| &mut record.costs.slack);
-    let sleep = sleeps.and_then(|(_, cpu)| of(&cpu));
-    keep(record, "costs.sleep", sleep, |record| &mut record.costs.sleep);
+    keep(record, "costs.sleep", of(&cpu), |record| &mut record.costs.sleep);
 }
 
 fn cached_read(file: &File, bytes: Bytes, effort: &Effort) -> Value {
@@ -105,7 +101,7 @@ fn wakeup(effort: &Effort) -> Value {
 
 /// How much later than asked a sleep ends, and the CPU time that it takes, in nanoseconds: the means of each
 /// repetition.
-fn sleeps(effort: &Effort) -> Result<(Vec<f64>, Vec<f64>), String> {
+fn sleeps(effort: &Effort) -> (Vec<f64>, Vec<f64>) {
     let rounds = (effort.calls / RARER).max(1);
     let once = || {
         let mut late = 0;
@@ -118,5 +114,5 @@ fn sleeps(effort: &Effort) -> Result<(Vec<f64>, Vec<f64>), String> {
         });
         (late as f64 / f64::from(rounds), cpu / f64::from(rounds))
     };
-    Ok((0..effort.repetitions).map(|_| once()).unzip())
+    (0..effort.repetitions).map(|_| once()).unzip()
 }
