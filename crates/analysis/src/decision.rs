@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lotsfree_scenario::Scenario;
 use lotsfree_settings::{Release, SWAPPINESS};
 
-use crate::compare::error::median;
+use crate::compare::error::median_of;
 use crate::compare::{Row, Span, Table};
 use crate::score::DECIDING;
 use crate::validation::{Trial, Validation};
@@ -55,12 +55,7 @@ pub enum Trust {
 impl Effect {
     /// The median of the kernels' changes, and of the models'.
     pub fn size(&self) -> Option<(f64, f64)> {
-        let middle = |figures: &[f64]| {
-            let mut figures = figures.to_vec();
-            figures.sort_by(f64::total_cmp);
-            median(&figures)
-        };
-        Some((middle(&self.kernel)?, middle(&self.model)?))
+        Some((median_of(self.kernel.clone())?, median_of(self.model.clone())?))
     }
 
     /// Adds a figure before and after the change, if the kernel's repeats tell a direction; says whether they
@@ -103,12 +98,12 @@ impl Decision {
         }
     }
 
-    fn add(&mut self, machine: String, before: &Table, after: &Table) {
-        let row = |table: &Table, key: &str| table.rows.iter().find(|row| row.key == key).cloned();
+    fn add<'t>(&mut self, machine: String, before: &'t Table, after: &'t Table) {
         let mut told = false;
         for (effect, key) in self.effects.iter_mut().zip(DECIDING) {
-            if let (Some(before), Some(after)) = (row(before, key), row(after, key)) {
-                told |= effect.add(&before, &after);
+            let row = |table: &'t Table| table.rows.iter().find(|row| row.key == key);
+            if let (Some(before), Some(after)) = (row(before), row(after)) {
+                told |= effect.add(before, after);
             }
         }
         if told {

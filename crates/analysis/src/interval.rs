@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use lotsfree_scenario::Experiments;
 use serde::{Deserialize, Serialize};
 
-use crate::compare::{Group, Row, Table};
+use crate::compare::{Group, Row};
 use crate::measure::Unit;
+use crate::score::Stratum;
 use crate::validation::Validation;
 
 /// An interval leaves out one thirtieth of the kernels' figures at each end. One twentieth would be enough
@@ -16,24 +17,12 @@ use crate::validation::Validation;
 const ENDS: usize = 30;
 /// Fewer figures have no ends.
 const FEWEST: usize = 19;
+/// The column of a validation's tables that has the model's figures.
+const MODEL: usize = 1;
 /// A figure below four floors counts as next to nothing.
 const LITTLE: f64 = 4.0;
 /// The intervals of the experiments that are recorded.
 const SHIPPED: &str = include_str!("../../../lab/intervals.json");
-
-/// What a run of the model does, which decides by what other runs it is judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Doing {
-    /// It writes pages to swap.
-    Swaps,
-    /// Tasks reclaim for themselves.
-    ReclaimsDirectly,
-    /// Only kswapd reclaims.
-    Reclaims,
-    /// Nobody does.
-    Nothing,
-}
 
 /// An interval around what the model says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,7 +30,7 @@ pub struct Interval {
     /// The measure's key.
     pub key: String,
     /// What the model does; without it, whatever it does.
-    pub doing: Option<Doing>,
+    pub doing: Option<Stratum>,
     /// Whether it holds where the model's figure is next to nothing. A ratio found for larger figures would
     /// be useless there.
     pub little: bool,
@@ -64,23 +53,6 @@ pub struct Intervals {
     pub cases: usize,
     /// The intervals.
     pub all: Vec<Interval>,
-}
-
-impl Doing {
-    /// By the figures of a run's measures.
-    pub fn of(figure: impl Fn(&str) -> Option<f64>) -> Self {
-        let at_least = |key: &str, least: f64| figure(key).is_some_and(|figure| figure >= least);
-        match () {
-            () if at_least("swap_out_bytes", 262_144.0) => Doing::Swaps,
-            () if at_least("direct_scan_pages", 64.0) => Doing::ReclaimsDirectly,
-            () if at_least("kswapd_scan_pages", 64.0) => Doing::Reclaims,
-            () => Doing::Nothing,
-        }
-    }
-
-    fn of_model(table: &Table) -> Self {
-        Doing::of(|key| Some(table.rows.iter().find(|row| row.key == key)?.values.get(1)?.as_ref()?.value))
-    }
 }
 
 impl Interval {
@@ -110,7 +82,7 @@ impl Interval {
 }
 
 /// Which interval a figure belongs to: its measure, what the model does, and whether it is next to nothing.
-type Place = (String, Option<Doing>, bool);
+type Place = (String, Option<Stratum>, bool);
 
 /// To three digits after the point, outwards.
 fn rounded(times: f64, to: fn(f64) -> f64) -> f64 {
@@ -132,10 +104,8 @@ impl Intervals {
 
     /// Of the experiments that are known. What is held out judges them, and has no part in them.
     pub fn of_known(experiments: &Experiments, all: &[Validation]) -> Self {
-        let held_out = |of: &&Validation| {
-            experiments.all.iter().any(|one| one.name == of.experiment && one.is_held_out())
-        };
-        Intervals::of(&all.iter().filter(|of| !held_out(of)).collect::<Vec<_>>())
+        let known = all.iter().filter(|of| !experiments.holds_out(&of.experiment));
+        Intervals::of(&known.collect::<Vec<_>>())
     }
 
     /// Of some experiments.
@@ -146,7 +116,7 @@ impl Intervals {
             found.kernels.insert(of.generation.clone());
             found.cases += of.compared.tables.len();
             for table in &of.compared.tables {
-                let doing = Doing::of_model(table);
+                let doing = Stratum::of_column(table, MODEL);
                 for row in &table.rows {
                     let Some((model, times)) = times(row) else { continue };
                     for doing in [None, Some(doing)] {
@@ -163,8 +133,8 @@ impl Intervals {
     }
 
     /// The interval around a figure of a model that does so.
-    pub fn find(&self, key: &str, doing: Doing, figure: f64) -> Option<&Interval> {
-        let of = |doing: Option<Doing>| {
+    pub fn find(&self, key: &str, doing: Stratum, figure: f64) -> Option<&Interval> {
+        let of = |doing: Option<Stratum>| {
             let mut its = self.all.iter().filter(|one| one.key == key && one.doing == doing);
             its.find(|one| one.little == (figure < LITTLE * one.floor))
         };
@@ -175,7 +145,7 @@ impl Intervals {
     pub fn coverage(&self, of: &Validation) -> (usize, usize) {
         let (mut all, mut within) = (0, 0);
         for table in &of.compared.tables {
-            let doing = Doing::of_model(table);
+            let doing = Stratum::of_column(table, MODEL);
             for row in &table.rows {
                 let Some((model, times)) = times(row) else { continue };
                 let Some(interval) = self.find(&row.key, doing, model) else { continue };
@@ -208,7 +178,7 @@ impl Intervals {
 
 /// The model's figure, and how many times that the smallest and the largest of the kernel's are.
 fn times(row: &Row) -> Option<(f64, [f64; 2])> {
-    let (kernel, model) = (row.values.first().copied()??, row.values.get(1).copied()??);
+    let (kernel, model) = (row.values.first().copied()??, row.values.get(MODEL).copied()??);
     let times = |figure: f64| (figure + row.floor) / (model.value + row.floor);
     has_interval(row).then(|| (model.value, [times(kernel.min), times(kernel.max)]))
 }
@@ -249,13 +219,13 @@ mod tests {
 
     #[test]
     fn what_the_model_does_comes_first() {
-        let swaps = Interval { doing: Some(Doing::Swaps), high: 3.0, ..interval() };
+        let swaps = Interval { doing: Some(Stratum::Swaps), high: 3.0, ..interval() };
         let little = Interval { little: true, high: 7.0, ..interval() };
         let found = Intervals { all: vec![interval(), swaps, little], ..Intervals::default() };
-        let high = |doing: Doing, figure: f64| found.find("major_faults", doing, figure).unwrap().high;
-        assert_eq!([high(Doing::Swaps, 5.0), high(Doing::Nothing, 5.0)], [3.0, 1.0]);
-        assert_eq!(high(Doing::Swaps, 0.0), 7.0);
-        assert_eq!(found.find("swap_in_bytes", Doing::Swaps, 5.0), None);
+        let high = |doing: Stratum, figure: f64| found.find("major_faults", doing, figure).unwrap().high;
+        assert_eq!([high(Stratum::Swaps, 5.0), high(Stratum::Nothing, 5.0)], [3.0, 1.0]);
+        assert_eq!(high(Stratum::Swaps, 0.0), 7.0);
+        assert_eq!(found.find("swap_in_bytes", Stratum::Swaps, 5.0), None);
         let again: Intervals = serde_json::from_str(&found.to_json().unwrap()).unwrap();
         assert_eq!(again, found);
     }

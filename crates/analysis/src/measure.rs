@@ -85,13 +85,8 @@ impl Measure {
     /// of a single run.
     pub fn range(&self, index: usize) -> Option<String> {
         let span = self.spans.get(index)?.filter(|span| span.repeats > 1)?;
-        let (min, max) = (self.unit.text(span.min), self.unit.text(span.max));
-        // `190 to 212 MiB`: the unit once if it is the same.
-        let short = match (min.rsplit_once(' '), max.rsplit_once(' ')) {
-            (Some((number, unit)), Some((_, other))) if unit == other => number.to_owned(),
-            _ => min.clone(),
-        };
-        (min != max).then(|| format!("{short} to {max}"))
+        let differ = self.unit.text(span.min) != self.unit.text(span.max);
+        differ.then(|| self.unit.range(span.min, span.max))
     }
 
     /// Whether the repeats of two runs have values in common.
@@ -184,6 +179,15 @@ impl Unit {
             Unit::Count => Grouped(value.max(0.0).round() as u64).to_string(),
             Unit::Bytes if value < 0.0 => format!("−{}", Bytes((-value) as u64)),
             Unit::Bytes => Bytes(value as u64).to_string(),
+        }
+    }
+
+    /// Two values in words, with the unit once if it is the same: `190 to 212 MiB`.
+    pub fn range(self, least: f64, most: f64) -> String {
+        let (least, most) = (self.text(least), self.text(most));
+        match (least.rsplit_once(' '), most.rsplit_once(' ')) {
+            (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {most}"),
+            _ => format!("{least} to {most}"),
         }
     }
 }

@@ -4,7 +4,9 @@
 //! freed, faulted in, dirtied and written is given by what the programs do, and a model has it right without
 //! knowing anything of reclaim.
 
-use crate::compare::error::median;
+use serde::{Deserialize, Serialize};
+
+use crate::compare::error::{FEW, LITTLE, median_of};
 use crate::compare::{Group, Orders, Row, Span, Table, Verdict};
 use crate::validation::Validation;
 
@@ -52,8 +54,9 @@ pub struct Score {
     pub unsteady_error: Option<f64>,
 }
 
-/// What a kernel did in a case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// What a kernel or its model did in a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Stratum {
     /// It wrote pages to swap.
     Swaps,
@@ -79,20 +82,21 @@ impl Stratum {
         }
     }
 
-    /// What the reference of a table did, by figures that are above their floors.
-    pub fn of(table: &Table) -> Self {
-        let did = |beginning: &str| {
-            let of = |row: &&Row| row.group == Group::Counters && row.key.starts_with(beginning);
-            let much =
-                |row: &Row| row.values.first().copied().flatten().is_some_and(|v| v.value >= row.floor);
-            table.rows.iter().filter(of).any(much)
-        };
+    /// By the figures of a run's measures, where they are above their floors.
+    pub fn of_figures(figure: impl Fn(&str) -> Option<f64>) -> Self {
+        let at_least = |key: &str, floor: f64| figure(key).is_some_and(|figure| figure >= floor);
         match () {
-            () if did("vmstat.pswpout") => Stratum::Swaps,
-            () if did("vmstat.pgscan_direct") => Stratum::Direct,
-            () if did("vmstat.pgscan_kswapd") => Stratum::Kswapd,
+            () if at_least("swap_out_bytes", LITTLE) => Stratum::Swaps,
+            () if at_least("direct_scan_pages", FEW) => Stratum::Direct,
+            () if at_least("kswapd_scan_pages", FEW) => Stratum::Kswapd,
             () => Stratum::Nothing,
         }
+    }
+
+    /// What was done in a column of a table; the reference is column 0.
+    pub fn of_column(table: &Table, column: usize) -> Self {
+        let row = |key: &str| table.rows.iter().find(|row| row.key == key);
+        Stratum::of_figures(|key| Some((*row(key)?.values.get(column)?)?.value))
     }
 }
 
@@ -128,9 +132,7 @@ impl Score {
     pub fn of(cells: impl IntoIterator<Item = Cell>) -> Self {
         let (steady, unsteady): (Vec<Cell>, Vec<Cell>) = cells.into_iter().partition(Cell::is_steady);
         let middle = |cells: &[Cell], get: &dyn Fn(&Cell) -> Option<f64>| {
-            let mut figures: Vec<f64> = cells.iter().filter_map(get).collect();
-            figures.sort_by(f64::total_cmp);
-            median(&figures)
+            median_of(cells.iter().filter_map(get).collect())
         };
         Score {
             counters: steady.len(),

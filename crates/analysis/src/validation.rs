@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
-use crate::compare::error::median;
+use crate::compare::error::median_of;
 use crate::compare::{Column, Compared, Figures, Group, Measure, Measured, Point, Row, Table};
 
 /// The format's name; raised when a field changes its meaning or goes.
@@ -431,9 +431,7 @@ impl Validation {
     /// The median of how far repeats of the kernel are apart; `None` without repeats.
     pub fn spread(&self, experiments: &Experiments, table: &Table) -> Option<f64> {
         let counted = table.rows.iter().filter(|row| self.counts(experiments, table, row));
-        let mut spreads: Vec<f64> = counted.filter_map(|row| row.values.first()?.as_ref()?.spread).collect();
-        spreads.sort_by(f64::total_cmp);
-        median(&spreads)
+        median_of(counted.filter_map(|row| row.values.first()?.as_ref()?.spread).collect())
     }
 
     /// What the kernel is called beside others.

@@ -128,6 +128,11 @@ fn twice() -> u16 {
 }
 
 impl Experiments {
+    /// Whether the experiment of this name [is held out](Experiment::is_held_out).
+    pub fn holds_out(&self, name: &str) -> bool {
+        self.all.iter().any(|experiment| experiment.name == name && experiment.is_held_out())
+    }
+
     /// Reads a file.
     ///
     /// # Errors

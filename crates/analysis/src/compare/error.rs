@@ -215,6 +215,12 @@ pub fn median(sorted: &[f64]) -> Option<f64> {
     }
 }
 
+/// The median of numbers in any order; `None` of no numbers.
+pub fn median_of(mut numbers: Vec<f64>) -> Option<f64> {
+    numbers.sort_by(f64::total_cmp);
+    median(&numbers)
+}
+
 /// Orders [ranks](Deviation::rank), the worst last.
 pub fn rank_order(a: &(u8, f64), b: &(u8, f64)) -> Ordering {
     a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))

@@ -1,7 +1,8 @@
 //! [`Expected`]: between which figures a kernel's lie where the model says those that are shown.
 
-use lotsfree_analysis::interval::{Doing, Intervals};
+use lotsfree_analysis::interval::Intervals;
 use lotsfree_analysis::measure::{Measure, Unit};
+use lotsfree_analysis::score::Stratum;
 use lotsfree_analysis::view::View;
 use lotsfree_run::RunOn;
 
@@ -39,7 +40,9 @@ impl Expected {
             generation.is_some_and(|name| shipped.kernels.contains(name))
         };
         let doing = |index: usize| {
-            Doing::of(|key| *measures.iter().find(|measure| measure.key == key)?.values.get(index)?)
+            Stratum::of_figures(|key| {
+                *measures.iter().find(|measure| measure.key == key)?.values.get(index)?
+            })
         };
         let row = |measure: &Measure| {
             let of = |(index, view): (usize, &&View<'_>)| {
@@ -99,12 +102,7 @@ fn said(unit: Unit, (low, high): Ends) -> String {
     if low <= 0.0 {
         return if high <= 0.0 { unit.text(0.0) } else { format!("at most {}", unit.text(high)) };
     }
-    let (least, most) = (unit.text(low), unit.text(high));
-    match (least.rsplit_once(' '), most.rsplit_once(' ')) {
-        // `190 to 212 MiB`: the unit once if it is the same.
-        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {most}"),
-        _ => format!("{least} to {most}"),
-    }
+    unit.range(low, high)
 }
 
 #[cfg(test)]

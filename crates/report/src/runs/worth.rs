@@ -1,5 +1,6 @@
 //! The head of the page on validation: what a prediction of the model is worth.
 
+use lotsfree_analysis::compare::error::median_of;
 use lotsfree_analysis::compare::{Row, Table};
 use lotsfree_analysis::decision::{Decision, MACHINES, RIGHT, Trust, decisions};
 use lotsfree_analysis::interval::Intervals;
@@ -76,10 +77,8 @@ pub(super) fn held_out(out: &mut String, experiments: &Experiments, all: &[&Vali
     }
     line(out, "## What a prediction is worth\n");
     line(out, HELD_OUT);
-    let named = |of: &&&Validation| {
-        experiments.all.iter().any(|experiment| experiment.is_held_out() && experiment.name == of.experiment)
-    };
-    let executed: Vec<&Validation> = all.iter().filter(named).copied().collect();
+    let executed: Vec<&Validation> =
+        all.iter().filter(|of| experiments.holds_out(&of.experiment)).copied().collect();
     let made: Vec<&Validation> =
         executed.iter().filter(|of| !of.compared.tables.is_empty()).copied().collect();
     let looks = match experiments.looks.as_slice() {
@@ -114,7 +113,7 @@ pub(super) fn held_out(out: &mut String, experiments: &Experiments, all: &[&Vali
         let its: Vec<Case<'_>> = every.iter().filter(|case| case.of.kernel() == kernel).copied().collect();
         for stratum in Stratum::ALL {
             let of: Vec<Case<'_>> =
-                its.iter().filter(|case| Stratum::of(case.table) == stratum).copied().collect();
+                its.iter().filter(|case| Stratum::of_column(case.table, 0) == stratum).copied().collect();
             if !of.is_empty() {
                 rows.push(stratum_row(kernel, stratum.name(), &of));
             }
@@ -157,10 +156,8 @@ fn stratum_row(kernel: &str, what: &str, cases: &[Case<'_>]) -> Vec<String> {
     for (_, keys) in HURTS {
         let is = |row: &Row| keys.iter().any(|key| row.key.starts_with(key));
         // Those whose repeats are apart as well: what hurts is seldom steady.
-        let mut errors: Vec<f64> =
-            cases.iter().flat_map(|case| case.cells(&is)).map(|cell| cell.error).collect();
-        errors.sort_by(f64::total_cmp);
-        row.push(share(lotsfree_analysis::compare::error::median(&errors)));
+        let errors = cases.iter().flat_map(|case| case.cells(&is)).map(|cell| cell.error).collect();
+        row.push(share(median_of(errors)));
     }
     row.push(
         worst(cases)
@@ -242,10 +239,8 @@ pub(super) fn known(out: &mut String, experiments: &Experiments, all: &[&Validat
 
 /// How often a kernel's figure lies in the interval that `sim` states.
 pub(super) fn intervals(out: &mut String, experiments: &Experiments, all: &[&Validation]) {
-    let is_held_out =
-        |of: &Validation| experiments.all.iter().any(|one| one.name == of.experiment && one.is_held_out());
     let (held_out, known): (Vec<&Validation>, Vec<&Validation>) =
-        all.iter().copied().partition(|of| is_held_out(of));
+        all.iter().copied().partition(|of| experiments.holds_out(&of.experiment));
     let sum = |pairs: &mut dyn Iterator<Item = (usize, usize)>| {
         pairs.fold((0, 0), |(all, within), (of, lie)| (all + of, within + lie))
     };
