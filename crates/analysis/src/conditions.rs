@@ -1,6 +1,7 @@
 //! The part of a machine's memory that no actor can have: [`conditions`].
 
-use lotsfree_kernel_files::counters::{Counter, Meminfo, meminfo, zoneinfo};
+use lotsfree_kernel_files::counters::{Counter, Meminfo, Values, Zoneinfo, meminfo, zoneinfo};
+use lotsfree_kernel_files::file::zoneinfo::Zone;
 use lotsfree_run::{Run, RunOn, Sample};
 use lotsfree_scenario::{Conditions, MachineSpec, Occupied};
 use lotsfree_units::{Bytes, PageSize};
@@ -21,31 +22,38 @@ pub fn conditions(run: &Run, machine: &MachineSpec) -> Conditions {
 }
 
 /// Memory of a node that an actor could obtain, in bytes: free pages, pages in the CPUs' pagesets, and pages
-/// on the lists of reclaim. `None` if the sample does not show the node.
-fn to_be_had(sample: &Sample, id: u32) -> Option<u64> {
-    let zones = || sample.zones.iter().filter(move |zone| zone.node == id);
-    let free: u64 = zones().filter_map(|zone| zone.marks.get(zoneinfo::free)).sum();
-    let held: u64 = zones().flat_map(|zone| &zone.pagesets).map(|set| set.count).sum();
-    let files = on_lists(sample, id, [meminfo::Active_file, meminfo::Inactive_file])?;
-    Some(PageSize::X86.of(free + held).0 + files + anonymous(sample, id)?)
+/// on the lists of reclaim. `meminfo` is that of the node.
+pub fn to_be_had(zones: &[Zone], id: u32, meminfo: &Values<Meminfo>) -> u64 {
+    let pagesets = zones.iter().filter(|zone| zone.node == id).flat_map(|zone| &zone.pagesets);
+    let held = PageSize::X86.of(pagesets.map(|set| set.count).sum()).0;
+    let files = on_lists(meminfo, [meminfo::Active_file, meminfo::Inactive_file]);
+    marked(zones, id, zoneinfo::free) + held + files + anonymous(meminfo)
 }
 
-/// Anonymous pages on the lists of a node, in bytes. `None` if the sample does not show the node.
-fn anonymous(sample: &Sample, id: u32) -> Option<u64> {
-    on_lists(sample, id, [meminfo::Active_anon, meminfo::Inactive_anon])
+/// What the zones of a node have of a mark together, in bytes; 0 if they do not show it.
+pub fn marked(zones: &[Zone], id: u32, mark: Counter<Zoneinfo>) -> u64 {
+    let its = zones.iter().filter(|zone| zone.node == id);
+    PageSize::X86.of(its.filter_map(|zone| zone.marks.get(mark)).sum()).0
 }
 
-/// Pages on two lists of a node, in bytes. `None` if the sample does not show the node.
-fn on_lists(sample: &Sample, id: u32, lists: [Counter<Meminfo>; 2]) -> Option<u64> {
-    let node = sample.nodes.iter().find(|node| node.id == id)?;
-    Some(lists.iter().filter_map(|list| node.meminfo.get(*list)).sum::<u64>() * 1024)
+/// Anonymous pages on the lists of a node, in bytes.
+fn anonymous(meminfo: &Values<Meminfo>) -> u64 {
+    on_lists(meminfo, [meminfo::Active_anon, meminfo::Inactive_anon])
+}
+
+/// Pages on two lists of a node, in bytes.
+fn on_lists(meminfo: &Values<Meminfo>, lists: [Counter<Meminfo>; 2]) -> u64 {
+    lists.iter().filter_map(|list| meminfo.get(*list)).sum::<u64>() * 1024
+}
+
+/// Counters of a node; `None` if the sample does not show it.
+fn of_node(sample: &Sample, id: u32) -> Option<&Values<Meminfo>> {
+    Some(&sample.nodes.iter().find(|node| node.id == id)?.meminfo)
 }
 
 /// Memory of a node that its zones manage, in bytes. `None` if the sample does not show it.
 fn managed(sample: &Sample, id: u32) -> Option<u64> {
-    let zones = sample.zones.iter().filter(|zone| zone.node == id);
-    let managed: u64 = zones.filter_map(|zone| zone.marks.get(zoneinfo::managed)).sum();
-    (managed > 0).then(|| PageSize::X86.of(managed).0)
+    Some(marked(&sample.zones, id, zoneinfo::managed)).filter(|managed| *managed > 0)
 }
 
 /// Sizes of the nodes, each less the `part` of that node.
@@ -59,7 +67,10 @@ fn without(nodes: &[Size], part: impl Fn(u32) -> Option<u64>) -> Option<Occupied
 /// memory and locked memory, with the page tables and slabs for what the actors have by then. The anonymous
 /// pages that were there before any actor started are added. `None` if the samples do not show the nodes.
 fn occupied(first: &Sample, measured: &Sample, nodes: &[Size]) -> Option<Occupied> {
-    without(nodes, |id| to_be_had(measured, id)?.checked_sub(anonymous(first, id)?))
+    without(nodes, |id| {
+        let obtainable = to_be_had(&measured.zones, id, of_node(measured, id)?);
+        obtainable.checked_sub(anonymous(of_node(first, id)?))
+    })
 }
 
 /// The memory of each node that its zones do not manage: a scenario's `machine.reserved`. `None` if the

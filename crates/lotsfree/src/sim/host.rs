@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use lotsfree_analysis::conditions::{marked, to_be_had};
 use lotsfree_engine::Tuning;
-use lotsfree_kernel_files::counters::{Counter, Meminfo, meminfo, status, zoneinfo};
+use lotsfree_kernel_files::counters::{meminfo, status, zoneinfo};
 use lotsfree_kernel_files::file::block::BlockDevice;
 use lotsfree_kernel_files::file::lru_gen::LruGen;
 use lotsfree_kernel_files::file::process::Process;
@@ -141,25 +142,19 @@ fn of(now: &Snapshot, label: &str) -> anyhow::Result<String> {
 
 /// The nodes; one of all memory if they are not known.
 fn places(now: &Snapshot) -> Vec<Place> {
-    let page = |pages: u64| PageSize::X86.of(pages).0;
     let all = now.meminfo.as_ref();
     let zones = now.zones.as_deref().unwrap_or_default();
     let mut ids: Vec<u32> = zones.iter().map(|zone| zone.node).collect();
     ids.sort_unstable();
     ids.dedup();
     let of = |id: u32| {
-        let its = || zones.iter().filter(move |zone| zone.node == id);
-        let sum = |mark| its().filter_map(|zone| zone.marks.get(mark)).sum::<u64>();
-        let held: u64 = its().flat_map(|zone| &zone.pagesets).map(|set| set.count).sum();
-        let node =
-            now.nodes.iter().flatten().find(|node| node.id == id).and_then(|node| node.meminfo.as_ref());
-        let lists = node.or(all.filter(|_| ids.len() == 1)).map(on_lists);
-        let size = page(sum(zoneinfo::present)).next_multiple_of(MIB);
-        let free = page(sum(zoneinfo::free) + held);
+        let node = now.nodes.iter().flatten().find(|node| node.id == id);
+        let meminfo = node.and_then(|node| node.meminfo.as_ref()).or(all.filter(|_| ids.len() == 1));
+        let size = marked(zones, id, zoneinfo::present).next_multiple_of(MIB);
         Place {
             size,
-            managed: page(sum(zoneinfo::managed)),
-            kernel: lists.map_or(0, |lists| size.saturating_sub(free + lists)),
+            managed: marked(zones, id, zoneinfo::managed),
+            kernel: meminfo.map_or(0, |meminfo| size.saturating_sub(to_be_had(zones, id, meminfo))),
         }
     };
     let found: Vec<Place> = ids.iter().map(|id| of(*id)).filter(|place| place.size > 0).collect();
@@ -168,13 +163,6 @@ fn places(now: &Snapshot) -> Vec<Place> {
     }
     let total = kib(all.and_then(|values| values.get(meminfo::MemTotal)));
     vec![Place { size: total.next_multiple_of(MIB), ..Place::default() }]
-}
-
-/// Pages on the lists of reclaim, in bytes.
-fn on_lists(values: &lotsfree_kernel_files::counters::Values<Meminfo>) -> u64 {
-    let lists: [Counter<Meminfo>; 4] =
-        [meminfo::Active_anon, meminfo::Inactive_anon, meminfo::Active_file, meminfo::Inactive_file];
-    lists.into_iter().map(|list| kib(values.get(list))).sum()
 }
 
 fn machine(text: &mut String, now: &Snapshot, places: &[Place]) {
