@@ -1,7 +1,6 @@
 //! Devices: a request queue in front of something that moves one request's data at a time.
 //!
-//! Contiguous requests of one direction are merged while they wait. A [`Scheduler`] decides which one is
-//! served next:
+//! A [`Scheduler`] decides which request is served next, and merges contiguous ones of one direction:
 //!
 //! - Deadline (`block/mq-deadline.c`; 2.6.32 to 5.x: `block/deadline-iosched.c`) serves reads and writes in
 //!   batches, each batch in the order of place on the disk. Reads go first, but at most [`WRITES_STARVED`]
@@ -16,6 +15,10 @@
 //!   the device at once, which serves each direction in the order of arrival and [`WRITES_STARVED`] reads
 //!   before a write. A stream of contiguous reads does not pass others, as it does in the order of place.
 //!   Linux 6.12 with a disk of QEMU that is throttled to 40 MiB/s: 2.3 reads of 128 KiB for each write.
+//!   Nothing is merged while it waits; what a virtual disk is handed at the same moment is, up to
+//!   [`HANDED_OVER_PAGES`] (QEMU, `hw/block/virtio-blk.c`: `virtio_blk_submit_multireq`).
+//!
+//! Deadline and CFQ merge requests as long as they wait, up to `max_sectors_kb`.
 //!
 //! A request occupies the device for the time that its data take at the device's bandwidth. Unless it begins
 //! where the one before it ended, it takes at least one operation at the device's rate, or a seek on top of
@@ -43,6 +46,8 @@ const SLICE_IDLE: u64 = 8_000_000;
 /// `cfq_prio_to_maxrq` with `slice_async_rq` 2 at the usual priority: the most requests in a slice of writes
 /// that nobody waits for.
 const SLICE_ASYNC_REQUESTS: u32 = 16;
+/// IOV_MAX: the most pages in a request that a virtual disk makes of those that it is handed at once.
+const HANDED_OVER_PAGES: u32 = 1024;
 const SECOND: u128 = 1_000_000_000;
 const PAGE: u128 = 4096;
 
@@ -80,6 +85,8 @@ impl DeviceSpec {
 #[derive(Debug)]
 struct Request {
     sequence: u64,
+    /// When the first of them was handed over.
+    since: u64,
     pages: u32,
     id: u64,
     merged: Vec<u64>,
@@ -96,9 +103,10 @@ struct Direction {
 }
 
 impl Direction {
-    /// Merges a request into a waiting one, if the two are contiguous and together have at most `most` pages.
-    fn merge(&mut self, io: &Io, most: u32) -> bool {
-        let fits = |request: &Request| request.pages + io.pages <= most;
+    /// Merges a request into a waiting one that was handed over at `since` or later, if the two are
+    /// contiguous and together have at most `most` pages.
+    fn merge(&mut self, io: &Io, most: u32, since: u64) -> bool {
+        let fits = |request: &Request| request.pages + io.pages <= most && request.since >= since;
         let before = self.sorted.range_mut(..(io.start, 0)).next_back();
         if let Some(((start, _), request)) = before
             && start + u64::from(request.pages) == io.start
@@ -189,6 +197,8 @@ pub(super) struct Disk {
     in_service: Option<Request>,
     /// When the request in service is done.
     busy_until: u64,
+    /// It began where the one before it ended.
+    contiguous: bool,
     /// Class of the current batch, and the number of requests that it may still serve.
     batch: (usize, u32),
     starved: u32,
@@ -207,6 +217,7 @@ impl Disk {
             waiting: Default::default(),
             in_service: None,
             busy_until: 0,
+            contiguous: false,
             batch: (READ, 0),
             starved: 0,
             turn: Turn::default(),
@@ -222,15 +233,41 @@ impl Disk {
             (true, Scheduler::Cfq) if io.sync => SYNC_WRITE,
             (true, _) => WRITE,
         };
-        if self.waiting[class].merge(io, self.request_pages) {
+        let at_once = self.scheduler == Scheduler::None;
+        let (most, since) = if at_once { (HANDED_OVER_PAGES, now) } else { (self.request_pages, 0) };
+        if at_once && self.extend(io, now) {
+            return Some(self.busy_until);
+        }
+        if self.waiting[class].merge(io, most, since) {
             return None;
         }
         self.sequence += 1;
         let key = (io.start, self.sequence);
-        let request = Request { sequence: self.sequence, pages: io.pages, id: io.id, merged: Vec::new() };
+        let (sequence, merged) = (self.sequence, Vec::new());
+        let request = Request { sequence, since: now, pages: io.pages, id: io.id, merged };
         self.waiting[class].sorted.insert(key, request);
         self.waiting[class].fifo.push_back((now.saturating_add(EXPIRE[class]), key));
         if self.in_service.is_some() { None } else { self.start(now) }
+    }
+
+    /// Adds a request to the one in service, if it goes on where that ends and both were handed over now.
+    fn extend(&mut self, io: &Io, now: u64) -> bool {
+        let spec = self.spec;
+        match &mut self.in_service {
+            Some(request)
+                if self.head == (io.start, io.write)
+                    && request.since == now
+                    && request.pages + io.pages <= HANDED_OVER_PAGES =>
+            {
+                let before = spec.service(request.pages, self.contiguous);
+                request.pages += io.pages;
+                request.merged.push(io.id);
+                self.busy_until = self.busy_until - before + spec.service(request.pages, self.contiguous);
+                self.head.0 += u64::from(io.pages);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Finishes the request in service, whose data have been moved, or an idle time. Gives the request and
@@ -238,7 +275,8 @@ impl Disk {
     /// call again.
     pub(super) fn served(&mut self, now: u64, mut complete: impl FnMut(u64, u64)) -> Option<u64> {
         if self.in_service.is_some() && now < self.busy_until {
-            // The event is the end of an idle time that a request has cut short.
+            // The event is the end of an idle time that a request has cut short, or of a request before
+            // another was added to it.
             return None;
         }
         if let Some(request) = self.in_service.take() {
@@ -271,9 +309,9 @@ impl Disk {
         let request = self.waiting[class].sorted.remove(&key)?;
         debug_assert_eq!(request.sequence, key.1);
         let write = class != READ;
-        let contiguous = self.head == (key.0, write);
+        self.contiguous = self.head == (key.0, write);
         self.head = (key.0.saturating_add(u64::from(request.pages)), write);
-        let service = self.spec.service(request.pages, contiguous);
+        let service = self.spec.service(request.pages, self.contiguous);
         self.in_service = Some(request);
         self.busy_until = now.saturating_add(service);
         Some(self.busy_until)
@@ -445,6 +483,30 @@ mod tests {
         let ios: Vec<Io> = reads.into_iter().chain((10..13).map(write)).collect();
         let order: Vec<u64> = serve_by(Scheduler::None, SPEC, &ios).iter().map(|(id, _)| *id).collect();
         assert_eq!(order, [1, 2, 3, 10, 4, 5, 11, 12]);
+    }
+
+    #[test]
+    fn a_virtual_disk_merges_what_it_is_handed_at_once() {
+        let mut disk = Disk::new(SPEC, Scheduler::None, 128);
+        // 100 pages that follow each other take one operation, and all complete when the last page has moved.
+        let mut next = None;
+        for n in 0..10 {
+            next = disk.submit(&io(n, true, n * 10, 10), 0).or(next);
+        }
+        next = disk.submit(&io(10, true, 5000, 1000), 0).or(next);
+        // The eleventh takes no more than 24; and what comes later has to wait for itself.
+        disk.submit(&io(11, true, 6000, 24), 0);
+        disk.submit(&io(12, true, 6024, 1), 0);
+        disk.submit(&io(13, true, 6025, 3000), MS / 2);
+        let mut done = Vec::new();
+        while let Some(now) = next {
+            next = disk.served(now, |id, at| done.push((id, at)));
+        }
+        let at = |id: u64| done.iter().find(|(done, _)| *done == id).unwrap().1;
+        assert!((0..10).all(|id| at(id) == MS + 50), "{done:?}");
+        assert!((10..12).all(|id| at(id) == MS + 1_024_000 + 50), "{done:?}");
+        assert_eq!(at(12), MS + 1_024_000 + 1000 + 50);
+        assert_eq!(at(13), MS + 1_024_000 + 1000 + 3_000_000 + 50);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Writeback throttling: limits the buffered writes that may be at a device at a time (`block/blk-wbt.c`,
 //! `block/blk-rq-qos.c` of 6.1; from 4.10 on, with `CONFIG_BLK_WBT_MQ`).
 //!
-//! The depth begins at 16 requests. Every tenth of a second it is halved if the fastest read took too long:
+//! The depth begins at 16 requests. Every 104 ms or less it is halved if the fastest read took too long:
 //! more than 2 ms on a device that does not rotate, or 75 ms on one that does. It is doubled if not, or if
 //! there are only writes. kswapd may use the whole depth, and so may others for a while after a writer was
 //! held to the dirty limit. Otherwise others get half of it, or a quarter while there are reads or if nobody
@@ -11,6 +11,10 @@
 const DEPTH: u32 = 16;
 /// RWB_WINDOW_NSEC
 const WINDOW: u64 = 100_000_000;
+/// A window lasts a number of ticks, and one more, as its timer does (`blk_stat_activate_nsecs`,
+/// `calc_index` in `kernel/time/timer.c`): 104 ms at the first depth, 48 ms at a depth of 1. In nanoseconds,
+/// with HZ=250.
+const TICK: u64 = 4_000_000;
 /// RWB_MIN_WRITE_SAMPLES
 const WRITE_SAMPLES: u64 = 3;
 /// RWB_UNKNOWN_BUMP: windows without reads and writes after which the depth begins to return to its first
@@ -189,7 +193,7 @@ impl Throttle {
     }
 
     fn arm(&mut self, now: u64) {
-        self.ends = Some(now + self.width());
+        self.ends = Some(now + (self.width() / TICK + 1) * TICK);
     }
 
     /// The length of a window, which is shorter for a smaller depth.
@@ -264,12 +268,12 @@ mod tests {
     fn writes_alone_get_most_of_the_queue_and_slow_reads_leave_them_one() {
         let mut throttle = Throttle::new(false, 256);
         throttle.sent(Writer::Task, 0);
-        let depths: Vec<u32> = (0..6).map(|n| throttle.room(Writer::Kswapd, n * 100 * MS + 1)).collect();
+        let depths: Vec<u32> = (0..6).map(|n| throttle.room(Writer::Kswapd, n * 104 * MS + 1)).collect();
         assert_eq!(depths, [16, 31, 61, 121, 192, 192]);
         // Reads take 3 ms, beside writes.
         let mut depths = Vec::new();
-        let mut now = 600 * MS;
-        while now < 1600 * MS {
+        let mut now = 624 * MS;
+        while now < 1640 * MS {
             throttle.asked(now, true, now);
             throttle.answered(now, true, now, now + 3 * MS);
             throttle.sent(Writer::Task, now + 4 * MS);
@@ -288,7 +292,7 @@ mod tests {
             disk.sent(Writer::Task, 50 * MS);
             disk.written(Writer::Task, 60 * MS);
         });
-        assert_eq!(disk.room(Writer::Kswapd, 101 * MS), 31);
+        assert_eq!(disk.room(Writer::Kswapd, 105 * MS), 31);
     }
 
     #[test]
@@ -296,7 +300,7 @@ mod tests {
         let mut throttle = Throttle::new(false, 256);
         throttle.sent(Writer::Task, 0);
         throttle.asked(1, true, 0);
-        assert_eq!(throttle.room(Writer::Kswapd, 101 * MS), 8);
+        assert_eq!(throttle.room(Writer::Kswapd, 105 * MS), 8);
         throttle.written(Writer::Task, 110 * MS);
         throttle.answered(1, true, 0, 120 * MS);
         assert_eq!(throttle.room(Writer::Kswapd, 60_000 * MS), 16);
