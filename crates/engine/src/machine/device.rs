@@ -46,7 +46,7 @@ const SLICE_IDLE: u64 = 8_000_000;
 /// `cfq_prio_to_maxrq` with `slice_async_rq` 2 at the usual priority: the most requests in a slice of writes
 /// that nobody waits for.
 const SLICE_ASYNC_REQUESTS: u32 = 16;
-/// IOV_MAX: the most pages in a request that a virtual disk makes of those that it is handed at once.
+/// A virtual disk merges requests that arrive together into one of at most this many pages (IOV_MAX).
 const HANDED_OVER_PAGES: u32 = 1024;
 const SECOND: u128 = 1_000_000_000;
 const PAGE: u128 = 4096;
@@ -259,10 +259,10 @@ impl Disk {
                     && request.since == now
                     && request.pages + io.pages <= HANDED_OVER_PAGES =>
             {
-                let before = spec.service(request.pages, self.contiguous);
                 request.pages += io.pages;
                 request.merged.push(io.id);
-                self.busy_until = self.busy_until - before + spec.service(request.pages, self.contiguous);
+                // It was handed over now, so its service began now.
+                self.busy_until = now.saturating_add(spec.service(request.pages, self.contiguous));
                 self.head.0 += u64::from(io.pages);
                 true
             }
