@@ -1,7 +1,7 @@
 //! [`Generation`]: the differences between kernels, as a record of switches. Rules test a switch, never a
 //! version; only the contents of `/proc` follow the release.
 //!
-//! What no generation has (boosted watermarks, compaction, control groups and more) has no switch here:
+//! What no generation has (compaction, control groups and more) has no switch here:
 //! SPECIFICATION.md, "What the model does not have yet", lists it.
 //!
 //! The closed forms have their own record, [`Rules`], which a generation contains. A release in parentheses
@@ -117,6 +117,18 @@ pub enum MmapHit {
     Fresh,
 }
 
+/// What a request takes that finds no free page of its migrate type (`mm/page_alloc.c:__rmqueue_fallback`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    /// The largest free block of another type, all of it, and what else of its pageblock is free; a movable
+    /// page takes the smallest block if the largest is less than 16 pages (through 6.9).
+    Remainder,
+    /// A whole pageblock if most of it may be had, otherwise no more than what was asked for, out of the
+    /// smallest block (6.10, c0cd6f557b90, as mended in 6.15 and 6.12.29, c2f6ea38fc1b; then the other pages
+    /// of the same batch are taken in this way too, a14efee04796).
+    BlockOrPage,
+}
+
 /// How many swap slots are read at a fault (`mm/swap_state.c:swapin_nr_pages`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapReadahead {
@@ -201,6 +213,8 @@ pub struct Generation {
     pub pcp: PcpRules,
     /// Rules of dirty limits; a default stands where [`Rules::dirty`] is unknown.
     pub dirty: DirtyRules,
+    /// What a request takes that finds no free page of its migrate type.
+    pub fallback: Fallback,
     /// LRU lists belong to the node, otherwise to the zone (4.8, 599d0c954f91).
     pub lru_per_node: bool,
     /// The policy that decides which pages stay in memory.
@@ -402,6 +416,7 @@ impl Generation {
             rules,
             pcp: OLD_PCP,
             dirty: RHEL_6_DIRTY,
+            fallback: Fallback::Remainder,
             lru_per_node: false,
             policy: &TwoLists,
             lru_gen: LruGen::LINUX_6_1,
@@ -602,6 +617,7 @@ impl Generation {
             rules: Rules::linux_6_12(),
             pcp: known_pcp(&Rules::linux_6_12()),
             dirty: known_dirty(&Rules::linux_6_12()),
+            fallback: Fallback::BlockOrPage,
             balance: Balance::WeightedCost,
             lru_gen: LruGen::LINUX_6_12,
             fault_around: Some(MmapHit::Fresh),

@@ -124,6 +124,7 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
                 let of_zones = |(kernel, lost): (u64, u64)| kernel.saturating_sub(lost);
                 in_pages(kernel).into_iter().zip(unmanaged).map(of_zones).collect()
             }),
+            settled: case.measure.window.0.ns(),
             reserved_pages: reserved,
             pagesets: (machine.pagesets.iter().flatten())
                 .map(|cpus| cpus.iter().map(|size| size.pages()).collect())
@@ -385,15 +386,6 @@ mod tests {
     fn settings_are_called_as_scenarios_call_them() {
         let case = case("[tuning]\n'block.queue.read_ahead_kb' = 64");
         assert_eq!(config(&case).unwrap().mm.tuning.read_ahead_kb, 64);
-    }
-
-    #[test]
-    fn watermarks_that_would_be_boosted_are_refused() {
-        let boosted =
-            |factor: u64| config(&case(&format!("[tuning]\n'vm.watermark_boost_factor' = {factor}")));
-        assert!(boosted(0).is_ok());
-        let error = boosted(15_000).unwrap_err().to_string();
-        assert!(error.contains("the model does not raise watermarks after fallbacks; write 0"), "{error}");
     }
 
     #[test]

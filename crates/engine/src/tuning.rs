@@ -13,8 +13,7 @@ pub struct Tuning {
     pub min_free_kbytes: Option<u64>,
     /// `vm.watermark_scale_factor`, ten-thousandths
     pub watermark_scale_factor: u64,
-    /// `vm.watermark_boost_factor`, ten-thousandths of the high mark; the model does not raise watermarks and
-    /// only prints it
+    /// `vm.watermark_boost_factor`, ten-thousandths of the high mark; 0 never raises watermarks
     pub watermark_boost_factor: u64,
     /// `vm.extra_free_kbytes`, KiB (RHEL 6)
     pub extra_free_kbytes: u64,
@@ -112,6 +111,7 @@ impl Tuning {
             SWAPPINESS => &mut self.swappiness,
             MIN_FREE_KBYTES => self.min_free_kbytes.insert(0),
             WATERMARK_SCALE_FACTOR => &mut self.watermark_scale_factor,
+            WATERMARK_BOOST_FACTOR => &mut self.watermark_boost_factor,
             EXTRA_FREE_KBYTES => &mut self.extra_free_kbytes,
             ZONE_RECLAIM_MODE => self.zone_reclaim_mode.insert(0),
             MIN_UNMAPPED_RATIO => &mut self.min_unmapped_ratio,
@@ -132,11 +132,6 @@ impl Tuning {
             }
             DIRTY_BACKGROUND_BYTES => {
                 return set_limit(&mut self.dirty_background, DirtyLimit::Bytes(Bytes(number)));
-            }
-            WATERMARK_BOOST_FACTOR => {
-                self.watermark_boost_factor = number;
-                let raises = "the model does not raise watermarks after fallbacks";
-                return if number == 0 { Ok(()) } else { Err(format!("{name}: {raises}; write 0")) };
             }
             NUMA_BALANCING if number == 0 => return Ok(()),
             NUMA_BALANCING => return Err(format!("{name}: pages of the model stay where they are; write 0")),

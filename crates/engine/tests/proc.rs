@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lotsfree_engine::mm::{Config, Cx, Fault, Mm, RaState, Read, Stop, Write};
+use lotsfree_engine::mm::{Config, Cx, Fault, Kswapd, Mm, RaState, Read, Stop, Write};
 use lotsfree_engine::{Generation, NAMES};
 use lotsfree_kernel_files::counters::{
     Family, Meminfo, Values, Vmstat, meminfo as m, vmstat as v, zoneinfo as z,
@@ -36,6 +36,8 @@ fn busy(generation: &str, nodes: &[u64]) -> Mm {
     let task = mm.create_task();
     let process = mm.create_process(Policy::Local);
     let mut now = 0;
+    let kswapd_task = mm.create_task();
+    let mut kswapds: Vec<Kswapd> = (0..nodes.len()).map(Kswapd::new).collect();
     let mut until_done = |mm: &mut Mm, call: &mut dyn FnMut(&mut Mm, &mut Cx) -> Result<(), Stop>| {
         loop {
             let mut cx = Cx::new(task, 0, process, now);
@@ -46,6 +48,9 @@ fn busy(generation: &str, nodes: &[u64]) -> Mm {
                 outcome => break outcome.unwrap_or_else(|why| panic!("{generation}: {why:?}")),
             }
             now += 10_000_000;
+            for kswapd in &mut kswapds {
+                let _ = kswapd.poll(mm, &mut Cx::new(kswapd_task, 0, usize::MAX, now));
+            }
             let writes: Vec<u64> = mm.take_io().map(|io| io.id).collect();
             for id in writes {
                 mm.complete(id, now);

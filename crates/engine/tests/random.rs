@@ -5,7 +5,8 @@ use lotsfree_engine::{Costs, Generation, NAMES, Tuning};
 use lotsfree_scenario::Filesystem;
 use lotsfree_settings::{
     DIRTY_BACKGROUND_RATIO, DIRTY_RATIO, LAPTOP_MODE, MIN_FREE_KBYTES, PAGE_CLUSTER,
-    PAGECACHE_LIMIT_IGNORE_DIRTY, PAGECACHE_LIMIT_MB, READ_AHEAD_KB, SWAPPINESS, Value, ZONE_RECLAIM_MODE,
+    PAGECACHE_LIMIT_IGNORE_DIRTY, PAGECACHE_LIMIT_MB, READ_AHEAD_KB, SWAPPINESS, Value,
+    WATERMARK_BOOST_FACTOR, ZONE_RECLAIM_MODE,
 };
 use lotsfree_workload::{Advice, How, Policy, RegionId};
 use proptest::collection::vec;
@@ -116,9 +117,10 @@ fn sysctls() -> impl Strategy<Value = Vec<(&'static str, Value)>> {
         one(DIRTY_BACKGROUND_RATIO, vec![1, 5]),
         one(LAPTOP_MODE, vec![0, 5]),
         one(READ_AHEAD_KB, vec![0, 128, 1024]),
+        one(WATERMARK_BOOST_FACTOR, vec![0, 150_000]),
     );
-    settings.prop_map(|(a, b, c, d, e, f, g, h, i, j)| {
-        [a, b, c, d, e, f, g, h, i, j].into_iter().flatten().collect()
+    settings.prop_map(|(a, b, c, d, e, f, g, h, i, j, k)| {
+        [a, b, c, d, e, f, g, h, i, j, k].into_iter().flatten().collect()
     })
 }
 
@@ -215,6 +217,7 @@ impl Machine {
             rotational: plan.rotational,
             swap_rotational: plan.rotational,
             kernel_pages: Some(vec![50 / count as u64; count]),
+            settled: 1_000_000_000,
             reserved_pages: None,
             pagesets: Vec::new(),
             swap_on_disk: false,

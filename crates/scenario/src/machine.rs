@@ -47,7 +47,8 @@ pub struct MachineSpec {
     pub distance: Distance,
     /// Memory that the kernel itself occupies after boot, its text, the memory map and tables that are sized
     /// at boot: a size, spread over the nodes by theirs, or a list with the size of each node. Without it,
-    /// what the model takes for a kernel of that size.
+    /// what the model takes for a kernel of that size. In the model, slabs for files that are used before
+    /// measuring begins are part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Occupied>,
     /// The part of `kernel` that zones do not manage (a node's size less `managed` of its zones in

@@ -1,8 +1,13 @@
 //! Consistency check of the state: every count is compared with a recount.
 
+use std::collections::BTreeMap;
+
 use super::Mm;
 use super::frame::{NONE, entry, flag, list};
+use super::free_area::FreeArea;
 use super::mmzone::Zone;
+use super::object::RUN;
+use super::slab::is_slab;
 use super::swap::CLUSTER;
 use super::vmstat::{STATS, Stat};
 
@@ -20,7 +25,6 @@ macro_rules! ensure {
 enum Place {
     Nowhere,
     Free,
-    Fresh,
     Pcp,
     Lru,
     Kernel,
@@ -41,7 +45,7 @@ impl Mm {
     /// Says what does not agree, with numbers: a frame on no list or on two, a list whose links or length are
     /// wrong, an entry and a frame that do not point at each other, a swap slot without its page, a gauge or
     /// a file's count of dirty pages that differs from a recount, a mapping that names a page that is not
-    /// there.
+    /// there, a slab or a node that counts other objects than it has.
     pub fn check(&self) -> Result<(), String> {
         let mut places = vec![Place::Nowhere; self.frames.len()];
         for zone in 0..self.zones.len() {
@@ -60,7 +64,56 @@ impl Mm {
         self.check_entries()?;
         self.check_swap()?;
         self.check_objects()?;
-        self.check_regions()
+        self.check_regions()?;
+        self.check_slab()
+    }
+
+    /// Checks the objects of the kernel: each is in a slab that counts it, and each node has the pages and
+    /// shadows that it counts.
+    fn check_slab(&self) -> Result<(), String> {
+        let mut used: BTreeMap<u32, u32> = BTreeMap::new();
+        for (frame, &slab) in (0u32..).zip(&self.slab.buffers).filter(|(_, slab)| **slab != NONE) {
+            let f = &self.frames[frame as usize];
+            ensure!(f.has(flag::USED) && !f.has(flag::ANON | flag::KERNEL), "frame {frame} has a buffer");
+            *used.entry(slab).or_default() += 1;
+        }
+        let mut alone = 0;
+        for (at, node) in (0u32..).zip(&self.tree.nodes) {
+            let (mut pages, mut shadows) = (0, 0);
+            let owner = self.objects.get(self.objects.owner(at * RUN));
+            if owner.is_some_and(|object| object.live && object.file) {
+                for slot in at * RUN..(at + 1) * RUN {
+                    let e = self.entries[slot as usize];
+                    pages += u8::from(entry::frame(e).is_some());
+                    shadows += u8::from(self.is_shadow(e));
+                }
+            }
+            ensure!(
+                (node.holds.pages(), node.holds.shadows()) == (pages, shadows),
+                "node {at} counts {} pages and {} shadows and has {pages} and {shadows}",
+                node.holds.pages(),
+                node.holds.shadows()
+            );
+            alone += u64::from(pages == 0 && shadows > 0);
+            if node.slab != NONE {
+                ensure!(pages > 0 || shadows > 0, "node {at} is empty and in slab {}", node.slab);
+                *used.entry(node.slab).or_default() += 1;
+            }
+        }
+        ensure!(
+            alone == self.tree.count,
+            "{alone} nodes have shadows alone, {} are counted",
+            self.tree.count
+        );
+        for (&slab, &objects) in &used {
+            let f = self.frames.get(slab as usize).filter(|f| is_slab(f));
+            ensure!(
+                f.is_some_and(|f| f.slot == objects),
+                "slab {slab} has {objects} objects and counts {:?}",
+                f.map(|f| f.slot)
+            );
+        }
+        Ok(())
     }
 
     fn settle(&self, places: &mut [Place], frame: u32, zone: usize, place: Place) -> Result<(), String> {
@@ -72,10 +125,8 @@ impl Mm {
         let f = &self.frames[frame as usize];
         let owner = self.frames.zone_of(frame);
         ensure!(owner == zone, "frame {frame} of zone {owner} is {place:?} in zone {zone}");
-        if place != Place::Fresh {
-            ensure!(f.zone() == zone, "frame {frame} is {place:?} in zone {zone} but names {}", f.zone());
-        }
-        if matches!(place, Place::Free | Place::Fresh | Place::Pcp) {
+        ensure!(f.zone() == zone, "frame {frame} is {place:?} in zone {zone} but names {}", f.zone());
+        if matches!(place, Place::Free | Place::Pcp) {
             ensure!(
                 !f.has(flag::USED) && f.list() == list::NONE,
                 "frame {frame} is {place:?} and has flags {:#x}",
@@ -85,25 +136,34 @@ impl Mm {
         Ok(())
     }
 
-    /// Checks the free list, fresh frames and the CPUs' lists.
+    /// Checks the free lists and the CPUs' lists.
     fn check_free(&self, index: usize, places: &mut [Place]) -> Result<(), String> {
         let zone = &self.zones[index];
-        let mut free = 0;
-        let mut next = zone.free_head;
-        while next != 0 {
-            self.settle(places, next - 1, index, Place::Free)?;
-            free += 1;
-            next = self.frames[next as usize - 1].at;
+        let mut free = zone.unnumbered;
+        for (first, order, kind) in zone.area.blocks(&self.frames) {
+            let f = self.frames.get(first as usize);
+            ensure!(
+                first.is_multiple_of(1 << order) && f.is_some_and(|f| FreeArea::is_block(f, order, kind)),
+                "frame {first} is on the list of free blocks of order {order} and type {kind:?}"
+            );
+            for frame in first..first + (1 << order) {
+                self.settle(places, frame, index, Place::Free)?;
+            }
+            free += 1 << order;
         }
-        for frame in zone.fresh.clone() {
-            self.settle(places, frame, index, Place::Fresh)?;
-            free += 1;
-        }
-        free += zone.unnumbered;
         ensure!(free == zone.free, "zone {index} counts {} free frames and has {free}", zone.free);
-        for &frame in zone.pcp.iter().flat_map(|pcp| pcp.pages.iter().chain(&pcp.unmovable)) {
-            self.settle(places, frame, index, Place::Pcp)?;
+        for (cpu, pcp) in zone.pcp.iter().enumerate() {
+            for &frame in pcp.lists.iter().flatten() {
+                self.settle(places, frame, index, Place::Pcp)?;
+            }
+            let count = pcp.lists.iter().map(Vec::len).sum::<usize>() as u64;
+            ensure!(
+                pcp.count == count,
+                "CPU {cpu} counts {} pages of zone {index} and has {count}",
+                pcp.count
+            );
         }
+        ensure!(zone.boost <= zone.max_boost, "zone {index} is boosted by {}", zone.boost);
         Ok(())
     }
 
@@ -182,7 +242,8 @@ impl Mm {
                     f.flags
                 );
                 self.settle(places, frame, zone, Place::Kernel)?;
-                recounts[zone].stat[Stat::SlabUnreclaimable as usize] += 1;
+                let stat = if is_slab(f) { Stat::SlabReclaimable } else { Stat::SlabUnreclaimable };
+                recounts[zone].stat[stat as usize] += 1;
             }
             if places[frame as usize] != Place::Lru {
                 continue;

@@ -8,6 +8,7 @@ use super::page_alloc::Alloc;
 use super::policy::Arrival;
 use super::readahead::RaState;
 use super::vmstat::Stat;
+use super::workingset::Change;
 use super::{Cx, Device, Done, IoRequest, Mm, Stop, Wait};
 
 /// Bytes of a page.
@@ -64,6 +65,7 @@ impl Transfer {
                 mm.invalidate(cx, frame);
             }
             if write && entry::frame(mm.entries[slot as usize]).is_none() {
+                mm.forget_shadows(cx, slot..slot + 1);
                 mm.entries[slot as usize] = entry::ON_DISK;
             }
         }
@@ -194,6 +196,7 @@ impl Write {
             }
             cx.spend(mm.costs.copy);
             mm.generation.policy.touch(mm, frame);
+            mm.create_buffers(cx, frame);
             mm.set_page_dirty(cx, frame);
             call.done += part;
             call.alloc.forget();
@@ -219,10 +222,12 @@ impl Mm {
         self.entries[slot as usize] = entry::RESIDENT | frame;
         self.stat_add(frame, Stat::FilePages);
         let mut refault = false;
+        let evicted = matches!(entry::is(old), entry::Is::Shadow(_)) && old != entry::ON_DISK;
+        self.update_node(cx, slot, Change::Added { shadow: evicted && self.keeps_shadows() });
         if let entry::Is::Shadow(shadow) = entry::is(old)
             && !write
         {
-            if old != entry::ON_DISK {
+            if evicted {
                 cx.pages.refaults += 1;
                 if let Some(evictions) = &mut self.evictions {
                     evictions.refaulted(cx.process, slot);
@@ -242,6 +247,7 @@ impl Mm {
             return false;
         }
         self.entries[f.slot as usize] = entry::ON_DISK;
+        self.update_node(cx, f.slot, Change::Removed { shadow: false });
         cx.pages.returned += 1;
         self.forget_page(cx, frame);
         true
@@ -251,7 +257,7 @@ impl Mm {
     /// object.
     pub fn truncate(&mut self, cx: &mut Cx, number: u32, pages: u32) -> u32 {
         let _ = self.delete_file(cx, number);
-        self.objects.create(&mut self.entries, pages, Backing::Hole)
+        self.create_file(pages, Backing::Hole)
     }
 
     /// Ends the read of a page, which may now be used.

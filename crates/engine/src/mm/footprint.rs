@@ -13,22 +13,18 @@ pub(crate) fn of<T>(vec: &Vec<T>) -> usize {
 
 impl Mm {
     /// Bytes allocated for frames, lists, entries (page tables, page cache and shadows at once), swap slots,
-    /// objects and requests.
+    /// objects, the kernel's own of those, and requests.
     pub fn bytes(&self) -> u64 {
         let vmas: usize = self.processes.iter().map(|p| p.vmas.capacity() * size_of::<Option<Vma>>()).sum();
-        let lists = self
-            .zones
-            .iter()
-            .flat_map(|zone| &zone.pcp)
-            .map(|pcp| of(&pcp.pages) + of(&pcp.unmovable))
-            .sum::<usize>()
-            + self.lruvecs.iter().flat_map(|lruvec| &lruvec.lists).map(List::bytes).sum::<usize>();
+        let lists =
+            self.zones.iter().flat_map(|zone| &zone.pcp).flat_map(|pcp| &pcp.lists).map(of).sum::<usize>()
+                + self.lruvecs.iter().flat_map(|lruvec| &lruvec.lists).map(List::bytes).sum::<usize>();
         let flights = self.flights.queue.capacity() * size_of::<Option<Flight>>()
             + self.flights.spare.iter().map(of).sum::<usize>()
             + self.flights.queue.iter().flatten().map(|flight| of(&flight.frames)).sum::<usize>();
         let all = self.frames.bytes() + self.entries.bytes() + self.objects.bytes() + vmas + lists + flights;
         let books = self.evictions.as_ref().map_or(0, |evictions| evictions.bytes());
-        (all + self.swap.bytes() + books) as u64
+        (all + self.swap.bytes() + self.slab.bytes() + self.tree.bytes() + books) as u64
     }
 }
 
@@ -38,6 +34,7 @@ mod tests {
 
     use crate::Generation;
     use crate::mm::frame::Frames;
+    use crate::mm::free_area::{FreeArea, MigrateType};
     use crate::mm::{Config, Cx, Fault, Mm};
 
     fn config(pages: u64) -> Config {
@@ -81,8 +78,11 @@ mod tests {
     fn a_run_that_uses_more_than_there_are_numbers_for_is_found_out() {
         let mut mm = Mm::new(&config(1 << 17));
         mm.frames = Frames::new(1 << 14);
-        mm.zones.iter_mut().for_each(|zone| (zone.fresh, zone.unnumbered) = (0..0, zone.managed));
-        let taken = (0..1 << 17).find(|_| mm.zones[1].take_free(&mut mm.frames).is_none());
-        assert_eq!((taken, mm.is_exhausted()), (Some(1 << 14), true));
+        for zone in &mut mm.zones {
+            (zone.area, zone.unnumbered) = (FreeArea::default(), zone.managed);
+        }
+        let (request, mut taken) = (mm.generation.request(MigrateType::Movable), Vec::new());
+        mm.zones[1].rmqueue_bulk(&mut mm.frames, request, 1 << 17, &mut taken);
+        assert_eq!((taken.len(), mm.is_exhausted()), (1 << 14, true));
     }
 }

@@ -10,6 +10,7 @@ use std::ops::{Deref, DerefMut, Range};
 use bytemuck::{Pod, Zeroable};
 
 use super::footprint;
+use super::free_area::{MigrateType, PAGEBLOCK};
 
 /// No frame.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -18,9 +19,10 @@ pub(crate) const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, Default, Zeroable)]
 #[repr(C)]
 pub(crate) struct Frame {
-    /// Its place on its list; for a free frame, the number of the next free frame plus 1.
+    /// Its place on its list; for the first frame of a free block, the next block.
     pub(crate) at: u32,
-    /// The slot of the entry that holds it, which is the page's identity.
+    /// The slot of the entry that holds it, which is the page's identity; for the first frame of a free
+    /// block, the block before; for the first frame of a slab, the number of its objects in use.
     pub(crate) slot: u32,
     /// [`flag`]s, list and zone.
     pub(crate) flags: u32,
@@ -57,6 +59,8 @@ pub(crate) mod flag {
     pub(crate) const OTHER: u32 = 1 << 23;
     /// Owned by the kernel itself: on no list, never reclaimed.
     pub(crate) const KERNEL: u32 = 1 << 24;
+    /// `PG_slab`: one of the kernel's pages that belongs to a slab which can be reclaimed (`slab.rs`).
+    pub(crate) const SLAB: u32 = WORKINGSET;
     /// References by system calls, with MGLRU: 0 to 3.
     pub(crate) const REFS_SHIFT: u32 = 25;
     pub(crate) const REFS: u32 = 3 << REFS_SHIFT;
@@ -69,6 +73,12 @@ pub(crate) mod flag {
     /// A page of a file that came back after it was evicted. The kernel has no such flag; who waits for the
     /// page to be read is said to wait for a refault.
     pub(crate) const REFAULTED: u32 = 1 << 31;
+    /// `PG_buddy`: the first frame of a free block, which has no other use for the bits from here on. The
+    /// block's order and the type of its list are beside it.
+    pub(crate) const BUDDY: u32 = SWAP_RA;
+    pub(crate) const TYPE_SHIFT: u32 = REFS_SHIFT;
+    pub(crate) const ORDER_SHIFT: u32 = PROMOTED_SHIFT;
+    pub(crate) const ORDER: u32 = 15 << ORDER_SHIFT;
 }
 
 impl Frame {
@@ -91,7 +101,7 @@ impl Frame {
 }
 
 /// Frames of a block, 16 MiB of memory.
-const BLOCK: u32 = 1 << 12;
+pub(super) const BLOCK: u32 = 1 << 12;
 
 /// The frames by number. A zone numbers its pages in blocks when they are first used, so that memory that
 /// nobody has touched takes none of the simulating host's.
@@ -100,6 +110,8 @@ pub(crate) struct Frames {
     frames: Vec<Frame>,
     /// The zone of each block.
     zones: Vec<u8>,
+    /// The type of each pageblock.
+    types: Vec<MigrateType>,
     /// How many frames may have a number.
     most: u64,
     /// There was no number left for a page.
@@ -109,7 +121,7 @@ pub(crate) struct Frames {
 impl Frames {
     /// The frames of a machine on which none has a number yet, and `most` may get one.
     pub(crate) fn new(most: u64) -> Self {
-        Frames { frames: Vec::new(), zones: Vec::new(), most, exhausted: false }
+        Frames { frames: Vec::new(), zones: Vec::new(), types: Vec::new(), most, exhausted: false }
     }
 
     /// Numbers the next pages of a zone that has `left` without a number. The range is empty if no page or no
@@ -131,6 +143,7 @@ impl Frames {
             self.frames.resize((first + count) as usize, Frame { flags, ..Frame::default() });
             self.frames.resize(len, Frame::default());
             self.zones.push(zone as u8);
+            self.types.resize(len / PAGEBLOCK as usize, MigrateType::Movable);
         }
         first..first + count
     }
@@ -141,9 +154,21 @@ impl Frames {
         self.zones[(frame / BLOCK) as usize].into()
     }
 
+    /// The type of the pageblock that a frame is in (`get_pageblock_migratetype`).
+    #[inline]
+    pub(super) fn migrate_type(&self, frame: u32) -> MigrateType {
+        self.types[(frame / PAGEBLOCK) as usize]
+    }
+
+    /// Sets the type of whole pageblocks, the first of which a frame is in (`change_pageblock_range`).
+    pub(super) fn set_migrate_type(&mut self, frame: u32, pages: u32, kind: MigrateType) {
+        let first = (frame / PAGEBLOCK) as usize;
+        self.types[first..first + (pages / PAGEBLOCK) as usize].fill(kind);
+    }
+
     /// Bytes allocated.
     pub(crate) fn bytes(&self) -> usize {
-        footprint::of(&self.frames) + footprint::of(&self.zones)
+        footprint::of(&self.frames) + footprint::of(&self.zones) + footprint::of(&self.types)
     }
 }
 

@@ -1,8 +1,7 @@
 //! kswapd, one per node (`mm/vmscan.c`: `kswapd`, `balance_pgdat`).
 //!
-//! Watermarks are never boosted here (`Zone::boost` is always 0, and `tuning.rs` refuses a
-//! `vm.watermark_boost_factor` above 0; a run records the kernel's default, which acts on nothing). Therefore
-//! there is no boosted reclaim and no boost to take back.
+//! A boost of watermarks wakes it even if the node is balanced. It then frees as much as the boost, of pages
+//! that need neither be written nor swapped out, and takes the boost back (5.0, 1c30844d2dfe).
 
 use lotsfree_kernel_files::counters::vmstat;
 
@@ -19,6 +18,10 @@ pub(crate) struct KswapdState {
     /// Whether it was woken since it last looked.
     woken: bool,
     failures: u32,
+    /// The highest zone that somebody wants pages of who called for it since (`kswapd_highest_zoneidx`).
+    highest: Option<usize>,
+    /// The highest zone that the last run reclaimed; `None` before the first.
+    last: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +38,9 @@ enum State {
 #[derive(Debug)]
 struct Run {
     scan: ScanControl,
+    /// Pages that are still to be freed for boosts, and the boosts of the node's zones when the run began.
+    boost: u64,
+    boosts: Vec<u64>,
     shrink: ShrinkLruvec,
     /// The lruvec that is being shrunk, as an index into the node's; `None` before a pass begins.
     at: Option<usize>,
@@ -57,6 +63,10 @@ impl KswapdState {
     /// Whether it has had sixteen fruitless runs in a row.
     pub(crate) fn gave_up(&self) -> bool {
         self.failures >= MAX_RECLAIM_RETRIES
+    }
+    /// The highest zone that its next run is to reclaim.
+    fn highest(&self) -> usize {
+        self.highest.or(self.last).unwrap_or(HIGHEST)
     }
 }
 
@@ -98,11 +108,13 @@ impl Kswapd {
 }
 
 impl Mm {
-    /// `wakeup_kswapd`
-    pub(crate) fn wakeup_kswapd(&mut self, node: usize) {
-        let awake = self.nodes[node].kswapd.state == State::Balancing;
-        if awake || self.nodes[node].kswapd.gave_up() || !self.generation.policy.wants_background(self, node)
-        {
+    /// `wakeup_kswapd`, for pages of zones up to `highest`.
+    #[cold]
+    pub(crate) fn wakeup_kswapd(&mut self, node: usize, highest: usize) {
+        let kswapd = &mut self.nodes[node].kswapd;
+        kswapd.highest = kswapd.highest.max(Some(highest));
+        let deaf = kswapd.state == State::Balancing || kswapd.gave_up();
+        if deaf || !self.generation.policy.wants_background(self, node, highest) {
             return;
         }
         let kswapd = &mut self.nodes[node].kswapd;
@@ -129,21 +141,28 @@ impl Mm {
         zone.managed == 0 || zone.passes(zone.high_wmark_pages() + gap, class)
     }
 
-    /// Whether there is work for a sleeping kswapd. Through 4.7 there is if a zone is low for requests of its
-    /// own class, not counting the zone's reserve against requests that could have used a higher zone.
-    pub(super) fn is_wanted(&self, node: usize) -> bool {
+    /// Whether there is work for a sleeping kswapd in zones up to `highest`. Through 4.7 there is if a zone
+    /// is low for requests of its own class, not counting the zone's reserve against requests that could
+    /// have used a higher zone.
+    pub(super) fn is_wanted(&self, node: usize, highest: usize) -> bool {
         if self.generation.lru_per_node {
-            return !self.is_balanced(node);
+            return !self.is_balanced(node, highest) || self.up_to(node, highest).any(|zone| zone.boost > 0);
         }
         let low = |zone: &Zone| zone.managed > 0 && !zone.passes(zone.low_wmark_pages(), 0);
         self.nodes[node].zones.iter().any(|&zone| low(&self.zones[zone]))
     }
 
-    /// `mm/vmscan.c:pgdat_balanced`.
-    fn is_balanced(&self, node: usize) -> bool {
+    /// The zones of a node up to one.
+    fn up_to(&self, node: usize, highest: usize) -> impl Iterator<Item = &Zone> {
+        let zones = self.nodes[node].zones.iter().map(|&zone| &self.zones[zone]);
+        zones.take_while(move |zone| zone.index() <= highest)
+    }
+
+    /// Whether requests that may use zones up to `highest` find enough (`mm/vmscan.c:pgdat_balanced`).
+    fn is_balanced(&self, node: usize, highest: usize) -> bool {
         let zones = &self.nodes[node].zones;
         if self.generation.balanced_by_one {
-            zones.iter().any(|&zone| self.zone_balanced(zone, 0, HIGHEST))
+            self.up_to(node, highest).any(|zone| self.zone_balanced(zone.number, 0, highest))
         } else {
             // Each zone is tested for requests of its own class. A zone that was scanned in vain is left out
             // (`zone_reclaimable`).
@@ -163,7 +182,7 @@ impl Mm {
             if cx.now() < until {
                 return Err(sleep(Some(until)));
             }
-            if !self.is_balanced(node) {
+            if !self.is_balanced(node, self.nodes[node].kswapd.highest()) {
                 self.events[vmstat::kswapd_high_wmark_hit_quickly] += 1;
                 return Ok(());
             }
@@ -177,9 +196,15 @@ impl Mm {
         let mut scan = ScanControl::new(Reclaimer::Kswapd, DEF_PRIORITY, 0);
         scan.may_writepage = self.tuning.laptop_mode == 0;
         scan.priority = self.generation.policy.first_priority(self, node);
-        self.nodes[node].kswapd.state = State::Balancing;
+        let kswapd = &mut self.nodes[node].kswapd;
+        kswapd.state = State::Balancing;
+        scan.highest = kswapd.highest();
+        (kswapd.highest, kswapd.last) = (None, Some(scan.highest));
+        let boosts: Vec<u64> = self.up_to(node, scan.highest).map(|zone| zone.boost).collect();
         Run {
             scan,
+            boost: boosts.iter().sum(),
+            boosts,
             shrink: ShrinkLruvec::default(),
             at: None,
             end_zone: 0,
@@ -196,11 +221,17 @@ impl Mm {
             self.generation.policy.end_run(self, which);
             self.lruvecs[which].flags = ReclaimFlags::default();
         }
-        let balanced = self.is_balanced(node);
+        let highest = run.scan.highest;
+        let failed = run.boost > 0 || !self.is_balanced(node, highest);
+        for (at, boost) in run.boosts.iter().enumerate() {
+            let zone = &mut self.zones[self.nodes[node].zones[at]];
+            zone.boost = zone.boost.saturating_sub(*boost);
+        }
+        let balanced = self.is_balanced(node, highest);
         let kswapd = &mut self.nodes[node].kswapd;
         if run.freed > 0 {
             kswapd.failures = 0;
-        } else if self.generation.kswapd_failures && !balanced {
+        } else if self.generation.kswapd_failures && failed {
             kswapd.failures += 1;
         }
         kswapd.woken = false;
@@ -267,10 +298,15 @@ impl Mm {
         }
     }
 
-    /// Looks for the highest zone that lacks pages; returns `false` if there is none.
+    /// Looks for the highest zone that lacks pages; returns `false` if there is none, nor any boost.
     fn begin_pass(&mut self, cx: &mut Cx, node: usize, run: &mut Run) -> bool {
-        if self.is_balanced(node) {
-            return false;
+        if self.is_balanced(node, run.scan.highest) {
+            if run.boost == 0 {
+                return false;
+            }
+        } else if std::mem::take(&mut run.boost) > 0 {
+            // What is missing goes before what was boosted.
+            run.scan.priority = self.generation.policy.first_priority(self, node);
         }
         let zones = self.nodes[node].zones.clone();
         let hopeless = |mm: &Mm, zone| {
@@ -282,20 +318,24 @@ impl Mm {
                 continue;
             }
             self.generation.policy.age(self, cx, &run.scan, self.lruvec_of(zone));
-            let class = if self.generation.lru_per_node { HIGHEST } else { 0 };
-            if !self.zone_balanced(zone, 0, class) {
+            if self.generation.lru_per_node || !self.zone_balanced(zone, 0, 0) {
                 end = Some(index);
                 break;
             }
-            if !self.generation.lru_per_node {
-                let l = &mut self.lruvecs[zone];
-                l.flags = ReclaimFlags { writeback: l.flags.writeback, ..ReclaimFlags::default() };
-            }
+            let l = &mut self.lruvecs[zone];
+            l.flags = ReclaimFlags { writeback: l.flags.writeback, ..ReclaimFlags::default() };
         }
         let Some(end) = end else { return false };
+        if self.generation.lru_per_node {
+            // For a boost, nothing is written or swapped out, and priorities stay high.
+            let least = DEF_PRIORITY - 2;
+            let may_write = self.tuning.laptop_mode == 0 && run.boost == 0;
+            run.scan.may_writepage = may_write || run.scan.priority < least;
+            run.scan.may_swap = run.boost == 0;
+        }
         run.end_zone = end;
         run.at = Some(0);
-        run.raise_priority = true;
+        run.raise_priority = !(run.boost > 0 && run.scan.priority == DEF_PRIORITY - 2);
         run.scan.scanned = 0;
         if !self.generation.kswapd_restarts {
             run.freed_in_pass = 0;
@@ -314,7 +354,7 @@ impl Mm {
         {
             let which = lruvecs[at];
             if run.shrink.is_under_way() || self.wants_shrinking(node, which, run) {
-                run.scan.to_reclaim = self.kswapd_target(node, which);
+                run.scan.to_reclaim = self.kswapd_target(node, which, run.scan.highest);
                 let before = (run.scan.scanned, run.scan.reclaimed);
                 let result = run.shrink.poll(self, cx, &mut run.scan, which);
                 let (scanned, freed) = (run.scan.scanned - before.0, run.scan.reclaimed - before.1);
@@ -339,11 +379,11 @@ impl Mm {
         Ok(())
     }
 
-    /// Whether an lruvec is shrunk in this pass. From 4.8 on it is while the node is not balanced; before,
-    /// zones are that are not well above their high watermark.
+    /// Whether an lruvec is shrunk in this pass. From 4.8 on it is; before, zones are that are not well above
+    /// their high watermark.
     fn wants_shrinking(&self, node: usize, which: usize, run: &Run) -> bool {
         if self.generation.lru_per_node {
-            return !self.is_balanced(node);
+            return true;
         }
         if run.scan.priority < DEF_PRIORITY && self.is_unreclaimable(which) {
             return false;
@@ -355,19 +395,26 @@ impl Mm {
         !self.zone_balanced(which, gap, class)
     }
 
-    fn kswapd_target(&self, node: usize, which: usize) -> u64 {
+    fn kswapd_target(&self, node: usize, which: usize, highest: usize) -> u64 {
         match self.generation.kswapd_target {
             KswapdTarget::Unlimited => u64::MAX,
             KswapdTarget::ZoneHigh => self.zones[which].high_wmark_pages().max(SWAP_CLUSTER_MAX),
             KswapdTarget::NodeHigh => {
-                self.node_sum(node, |zone| zone.high_wmark_pages().max(SWAP_CLUSTER_MAX))
+                self.up_to(node, highest).map(|zone| zone.high_wmark_pages().max(SWAP_CLUSTER_MAX)).sum()
             }
         }
     }
 
     /// Chooses the next priority after a pass; `false` ends the run.
     fn end_pass(&mut self, node: usize, run: &mut Run) -> bool {
-        if self.is_balanced(node) || self.generation.policy.has_enough(self, node) {
+        if run.boost > 0 {
+            run.boost = run.boost.saturating_sub(run.freed_in_pass);
+            if run.boost > 0 && run.freed_in_pass == 0 {
+                return false;
+            }
+        }
+        let balanced = self.is_balanced(node, run.scan.highest);
+        if run.boost == 0 && (balanced || self.generation.policy.has_enough(self, node)) {
             return false;
         }
         if self.generation.kswapd_restarts {
@@ -398,12 +445,13 @@ impl Mm {
 
 #[cfg(test)]
 mod tests {
-    use lotsfree_workload::{How, Policy};
+    use lotsfree_workload::{How, Policy, RegionId};
 
     use super::super::filemap::Read;
+    use super::super::frame::list;
     use super::super::readahead::RaState;
-    use super::super::vmstat::PGSCAN_KSWAPD;
-    use super::super::{Config, WaitReason};
+    use super::super::vmstat::{PGSCAN_KSWAPD, PGSTEAL_KSWAPD};
+    use super::super::{Config, Fault, WaitReason};
     use super::*;
     use crate::Generation;
 
@@ -432,6 +480,79 @@ mod tests {
             }
             (cx.start, cx.spent) = (cx.now(), 0);
         }
+    }
+
+    /// A machine of 256 MiB with 32 MiB of anonymous memory, which reads a file for as long as `goes_on`.
+    fn reading(generation: Generation, goes_on: impl Fn(&Mm) -> bool) -> Mm {
+        let swap_pages = 1 << 14;
+        let config = Config { instant_reads: true, swap_pages, ..Config::new(generation, vec![1 << 16]) };
+        let mut mm = Mm::new(&config);
+        let (process, task) = (mm.create_process(Policy::Local), mm.create_task());
+        let (mut cx, mut ra) = (Cx::new(task, 0, process, 0), RaState::default());
+        mm.map_anon(&mut cx, RegionId(0), 8192).unwrap();
+        for page in 0..8192 {
+            Fault::new(RegionId(0), page, true).poll(&mut mm, &mut cx).unwrap();
+        }
+        let file = mm.declare_file(1 << 16, true);
+        for page in 0u64..1 << 16 {
+            if !goes_on(&mm) {
+                break;
+            }
+            Read::new(page * 4096, 4096, How::Buffered).poll(&mut mm, &mut cx, file, &mut ra).unwrap();
+        }
+        mm
+    }
+
+    /// Boosts ZONE_DMA32 of a balanced machine by a pageblock. Returns the machine after kswapd has run, and
+    /// how many pages that has freed.
+    fn boosted(kernel: &str) -> (Mm, u64) {
+        let has_room = |mm: &Mm| mm.zones[1].passes(mm.zones[1].high_wmark_pages() + 1100, HIGHEST);
+        let mut mm = reading(Generation::named(kernel).unwrap(), has_room);
+        assert!(!mm.kswapd_active(), "{kernel}: the node is balanced");
+        (mm.zones[1].boost, mm.zones[1].boosted) = (512, true);
+        mm.wake_for_boost(1);
+        assert!(mm.kswapd_active(), "{kernel}: a boost wakes it all the same");
+        let task = mm.create_task();
+        let mut cx = Cx::new(task, 0, usize::MAX, 0);
+        let mut kswapd = Kswapd::new(0);
+        while kswapd.poll(&mut mm, &mut cx).why != WaitReason::Idle {
+            (cx.start, cx.spent) = (cx.now(), 0);
+        }
+        assert_eq!(mm.check(), Ok(()));
+        let freed = mm.events.sum(&PGSTEAL_KSWAPD);
+        (mm, freed)
+    }
+
+    #[test]
+    fn a_boost_is_reclaimed_from_clean_files_and_taken_back() {
+        for kernel in ["linux-5.4", "linux-6.1", "linux-6.12"] {
+            let (mm, freed) = boosted(kernel);
+            assert_eq!(mm.zones[1].boost, 0, "{kernel}");
+            // A pass goes on until it has scanned what it aims at, which may be more than the boost.
+            let target: u64 = mm.zones.iter().map(Zone::high_wmark_pages).sum();
+            assert!((512..=512 + target).contains(&freed), "{kernel}: {freed}, {target}");
+            assert_eq!(mm.events[vmstat::pswpout], 0, "{kernel}");
+        }
+        // The multi-generational LRU of 6.12 frees nothing where it may not write.
+        let (mm, freed) = boosted("linux-6.12+mglru");
+        assert_eq!((mm.zones[1].boost, freed), (0, 0));
+    }
+
+    #[test]
+    fn pages_of_higher_zones_are_skipped_for_a_low_one() {
+        // Files come to ZONE_DMA when ZONE_DMA32 is below its low mark.
+        let mut mm = reading(Generation::linux_6_1(), |mm| mm.zones[0].lru[list::INACTIVE_FILE] < 40);
+        let mut scan = ScanControl::new(Reclaimer::Kswapd, DEF_PRIORITY, 32);
+        scan.highest = 0;
+        let batch = mm.isolate_lru_pages(&scan, 0, list::INACTIVE_FILE, 32);
+        let zones: Vec<usize> =
+            (0..batch.len()).map(|at| mm.frames[batch.frame(at) as usize].zone()).collect();
+        assert_eq!(zones, [0; 32]);
+        let skipped = mm.events[vmstat::pgskip_dma32];
+        assert!(skipped > 20_000, "{skipped}");
+        // They are at the head now, so that they are not in the way of the next batch.
+        let batch = mm.isolate_lru_pages(&scan, 0, list::INACTIVE_FILE, 8);
+        assert_eq!((batch.len(), mm.events[vmstat::pgskip_dma32]), (8, skipped));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::page_alloc::Alloc;
 use super::policy::Arrival;
 use super::readahead::RaState;
 use super::vmstat::Stat;
+use super::workingset::Change;
 use super::{Cx, Device, Done, Mm, Stop, Wait, WaitReason};
 use crate::generation::MmapHit;
 
@@ -137,7 +138,14 @@ impl Fault {
 impl Mm {
     /// Registers a file of the scenario; `exists` means that its contents are on disk.
     pub fn declare_file(&mut self, pages: u32, exists: bool) -> u32 {
-        self.objects.create(&mut self.entries, pages, if exists { Backing::Disk } else { Backing::Hole })
+        self.create_file(pages, if exists { Backing::Disk } else { Backing::Hole })
+    }
+
+    /// A file's object, with nodes for it.
+    pub(super) fn create_file(&mut self, pages: u32, backing: Backing) -> u32 {
+        let number = self.objects.create(&mut self.entries, pages, backing);
+        self.tree.grow(self.entries.len());
+        number
     }
 
     /// `mmap` of anonymous memory.
@@ -378,6 +386,9 @@ impl Mm {
     /// user).
     fn drop_object(&mut self, cx: &mut Cx, number: u32) {
         let (base, pages) = (self.objects[number].base, self.objects[number].pages);
+        if self.objects[number].file {
+            self.forget_shadows(cx, base..base + pages);
+        }
         let mut busy = 0;
         for slot in base..base + pages {
             match entry::is(self.entries[slot as usize]) {
@@ -419,6 +430,8 @@ impl Mm {
         self.entries[f.slot as usize] = entry::EMPTY;
         if f.has(flag::ANON) {
             self.objects.at_mut(f.slot).held -= 1;
+        } else {
+            self.update_node(cx, f.slot, Change::Removed { shadow: false });
         }
         cx.pages.returned += 1;
         self.forget_page(cx, frame);
@@ -430,6 +443,7 @@ impl Mm {
     pub(crate) fn forget_page(&mut self, cx: &mut Cx, frame: u32) {
         if !self.frames[frame as usize].has(flag::ANON) {
             self.stat_sub(frame, Stat::FilePages);
+            self.free_buffers(cx, frame);
         }
         self.lru_remove(frame);
         cx.spend(self.costs.free);
@@ -455,7 +469,7 @@ impl Mm {
     pub(crate) fn reap_deleted(&mut self, frame: u32) {
         let number = self.objects.owner(self.frames[frame as usize].slot);
         let object = &mut self.objects[number];
-        if object.live && object.mappings.is_empty() && object.deleted {
+        if object.deleted && object.live && object.mappings.is_empty() {
             let mut cx = Cx::new(0, 0, usize::MAX, 0);
             object.busy = object.busy.saturating_sub(1);
             if object.busy > 0 {
@@ -696,6 +710,7 @@ impl Mm {
             }
             if write && !self.frames[frame as usize].has(flag::DIRTY) {
                 fault.begin(self, cx);
+                self.create_buffers(cx, frame);
                 self.set_page_dirty(cx, frame);
             }
             if write && which == 0 {
@@ -734,6 +749,7 @@ impl Mm {
             self.fault_around(cx, fault, number, which, hit);
         }
         if write {
+            self.create_buffers(cx, frame);
             self.set_page_dirty(cx, frame);
             if which == 0 {
                 self.entries[slot as usize] |= entry::DIRTY;

@@ -865,7 +865,9 @@ impl Mm {
         let (mut scanned, mut isolated) = (0, 0);
         let mut tally = Tally::new(&self.lruvecs[lruvec]);
         // Pages of the highest zone are evicted first.
-        for place in self.lruvecs[lruvec].places(from).rev() {
+        let zones =
+            self.lruvecs[lruvec].zones.iter().filter(|&&zone| self.zones[zone].index() <= scan.highest);
+        for place in self.lruvecs[lruvec].places(from).take(zones.count()).rev() {
             let mut skipped = 0;
             while scanned < MAX_LRU_BATCH && isolated < MIN_LRU_BATCH && skipped < MIN_LRU_BATCH {
                 let frame = self.lruvecs[lruvec].lists[place].oldest();
@@ -1455,7 +1457,10 @@ mod tests {
     /// as far apart as on a larger machine, so that kswapd needs more than one batch and reaches priorities
     /// at which it ages.
     fn balance(kernel: &str, swappiness: u64) -> (u64, usize) {
-        let tuning = Tuning { swappiness, watermark_scale_factor: 500, ..Tuning::default() };
+        // On a machine as small as this, a boost of 512 pages would decide.
+        let (watermark_scale_factor, watermark_boost_factor) = (500, 0);
+        let tuning =
+            Tuning { swappiness, watermark_scale_factor, watermark_boost_factor, ..Tuning::default() };
         let mut m = Machine::with(kernel, &[6400], 20_000, tuning);
         m.map_anon(0, 5000);
         let file = m.mm.declare_file(4000, true);

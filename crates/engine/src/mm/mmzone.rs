@@ -1,7 +1,5 @@
 //! Nodes, zones, zonelists and watermarks (`mm/mmzone.c`, `mm/page_alloc.c`).
 
-use std::ops::Range;
-
 use lotsfree_formulas::lists::Lists;
 use lotsfree_formulas::pcp;
 use lotsfree_formulas::reserve::{ReserveZone, lowmem_reserve, totalreserve_pages};
@@ -10,11 +8,13 @@ use lotsfree_units::PageSize;
 
 use super::blk::WriteQueues;
 use super::frame::{Frames, List, flag, list};
+use super::free_area::{FreeArea, MigrateType, PAGEBLOCK};
 use super::object::Objects;
 use super::page_alloc::Watermark;
 use super::page_writeback::Writeback;
 use super::pcp::PerCpuPages;
 use super::policy::{Kept, Policy};
+use super::slab::Slab;
 use super::swap::Swap;
 use super::vmstat::{Blank, Events, STATS};
 use super::{Config, MOST_FRAMES, Mm};
@@ -74,19 +74,22 @@ pub(crate) struct Zone {
     pub(crate) present: u64,
     pub(crate) managed: u64,
     pub(crate) watermark: Watermarks,
-    /// `watermark_boost`: always 0, because nothing is ever allocated from a block of another migrate type.
+    /// `watermark_boost`: pages by which all marks are raised for now.
     pub(crate) boost: u64,
+    /// Pages by which they can be raised at most; 0 if they never are.
+    pub(super) max_boost: u64,
+    /// ZONE_BOOSTED_WATERMARK: kswapd is to be woken for a boost.
+    pub(super) boosted: bool,
     /// Pages that the zone keeps from an allocation, by the highest zone that the allocation may use.
     pub(crate) reserve: [u64; 5],
     /// Free pages that do not count as dirtyable: its high mark and its largest lowmem reserve.
     pub(super) dirty_reserve: u64,
     /// NR_FREE_PAGES
     pub(crate) free: u64,
-    /// The free list of frames that were in use, as a stack: the first frame's number plus 1.
-    pub(crate) free_head: u32,
-    /// Frames with a number that were never used, and the pages that have no number yet ([`Frames`]).
-    pub(crate) fresh: Range<u32>,
-    pub(crate) unnumbered: u64,
+    /// The free pages that have a number.
+    pub(super) area: FreeArea,
+    /// The pages that have no number yet ([`Frames`]).
+    pub(super) unnumbered: u64,
     pub(crate) pcp: Vec<PerCpuPages>,
     pub(crate) pcp_batch: u64,
     /// `high`, or `high_min` and `high_max` where the length adapts (6.7 on).
@@ -123,6 +126,9 @@ pub(crate) struct Node {
     pub(crate) zones: Vec<usize>,
     /// All zones, in the order in which an allocation of this node's CPUs tries them.
     pub(crate) zonelist: Vec<usize>,
+    /// The fast path breaks up pageblocks of other types only after the lower zones had no page either: the
+    /// first zone of the list is ZONE_NORMAL (`alloc_flags_nofragment`, 5.0 on).
+    pub(super) nofragment: bool,
     pub(crate) kswapd: super::kswapd::KswapdState,
     pub(crate) total_reserve: u64,
     pub(crate) distance: Vec<u32>,
@@ -375,11 +381,12 @@ impl Mm {
                 managed: part.managed,
                 watermark: Watermarks { min: 0, low: 0, high: 0, promo: None },
                 boost: 0,
+                max_boost: 0,
+                boosted: false,
                 reserve: [0; 5],
                 dirty_reserve: 0,
                 free: part.managed,
-                free_head: 0,
-                fresh: 0..0,
+                area: FreeArea::default(),
                 unnumbered: part.managed,
                 pcp: vec![PerCpuPages::default(); config.cpus.max(1) as usize],
                 pcp_batch: 0,
@@ -402,6 +409,7 @@ impl Mm {
             .map(|node| Node {
                 zones: (0..zones.len()).filter(|&zone| zones[zone].node == node).collect(),
                 zonelist: Vec::new(),
+                nofragment: false,
                 kswapd: Default::default(),
                 total_reserve: 0,
                 distance: config.distance[node].clone(),
@@ -436,8 +444,11 @@ impl Mm {
             events: Events::default(),
             blank: Blank::of(&config.generation),
             instant_reads: config.instant_reads,
+            own_marks: generation.policy.has_own_marks(),
             queues: WriteQueues::new(config),
             filesystem: config.filesystem,
+            slab: Slab::new(config),
+            tree: Default::default(),
             flights: Default::default(),
             outbox: Vec::new(),
             woken: Vec::new(),
@@ -480,6 +491,12 @@ impl Mm {
         let computed = watermarks::watermarks(&rules, &tuning, &as_given, PageSize::X86);
         for (zone, watermark) in self.zones.iter_mut().zip(computed) {
             zone.watermark = watermark;
+            // Small zones are not boosted.
+            let pageblock = u64::from(PAGEBLOCK);
+            if rules.boost && zone.managed >= 4 * pageblock {
+                let factor = self.tuning.watermark_boost_factor;
+                zone.max_boost = watermarks::boost_max(watermark.high, factor, pageblock);
+            }
         }
         let mut everything = 0;
         for node in 0..self.nodes.len() {
@@ -572,6 +589,10 @@ impl Mm {
             if zone_order {
                 zonelist.sort_by_key(|&zone| std::cmp::Reverse(self.zones[zone].index()));
             }
+            let first = &self.zones[zonelist[0]];
+            let lower = count == 1 || self.nodes[first.node].zones.len() > 1;
+            self.nodes[own].nofragment =
+                self.generation.rules.watermarks.boost && first.kind == ZoneKind::Normal && lower;
             self.nodes[own].zonelist = zonelist;
         }
     }
@@ -584,9 +605,15 @@ impl Mm {
             for zone in self.nodes[node].zones.clone().into_iter().rev() {
                 let keep = self.zones[zone].watermark.high * 2;
                 let take = left.min(self.zones[zone].free.saturating_sub(keep));
-                for _ in 0..take {
-                    let Some(frame) = self.zones[zone].take_free(&mut self.frames) else { break };
+                let mut taken = Vec::new();
+                let request = self.generation.request(MigrateType::Unmovable);
+                self.zones[zone].rmqueue_bulk(&mut self.frames, request, take, &mut taken);
+                for frame in taken {
                     self.frames[frame as usize].flags |= flag::USED | flag::KERNEL;
+                    match self.slab.boot.last_mut() {
+                        Some(last) if last.end == frame => last.end += 1,
+                        _ => self.slab.boot.push(frame..frame + 1),
+                    }
                 }
                 self.zones[zone].stat[super::vmstat::Stat::SlabUnreclaimable as usize] += take;
                 left -= take;
@@ -601,7 +628,7 @@ impl Mm {
             for (cpu, &pages) in cpus.iter().enumerate().take(self.cpus) {
                 let keep = self.zones[zone].watermark.high;
                 let take = pages.min(self.zones[zone].free.saturating_sub(keep));
-                self.zones[zone].boot_pageset(&mut self.frames, cpu, take);
+                self.zones[zone].boot_pageset(&mut self.frames, &self.generation, cpu, take);
             }
         }
     }
@@ -626,7 +653,7 @@ impl Mm {
     }
 
     /// Puts a frame that is on no list on one, at the head.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lru_add(&mut self, frame: u32, to: usize) {
         let f = &mut self.frames[frame as usize];
         debug_assert_eq!((f.list(), f.flags & flag::PROMOTED), (list::NONE, 0));

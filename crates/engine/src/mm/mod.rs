@@ -18,6 +18,7 @@ pub(crate) mod fadvise;
 pub(crate) mod filemap;
 pub(crate) mod footprint;
 pub(crate) mod frame;
+pub(crate) mod free_area;
 pub(crate) mod lru;
 pub(crate) mod memory;
 pub(crate) mod mglru;
@@ -30,6 +31,7 @@ pub(crate) mod pagecache_limit;
 pub(crate) mod pcp;
 pub(crate) mod policy;
 pub(crate) mod readahead;
+pub(crate) mod slab;
 pub(crate) mod swap;
 pub(crate) mod two_lists;
 pub(crate) mod vmscan;
@@ -99,6 +101,9 @@ pub struct Config {
     /// Pages that the kernel itself uses on each node, of those that the node's zones manage; `None` for the
     /// default.
     pub kernel_pages: Option<Vec<u64>>,
+    /// Nanoseconds of the run until which slabs for files take the place of the kernel's pages, which are as
+    /// many as it has then.
+    pub settled: u64,
     /// Pages of each node that its zones do not manage; `None` for the pages of the page descriptors.
     pub reserved_pages: Option<Vec<u64>>,
     /// Free pages of each node that CPUs hold back when the run begins, by CPU; nodes and CPUs that are not
@@ -128,6 +133,7 @@ impl Config {
             swap_on_disk: false,
             filesystem: Filesystem::Ext4,
             kernel_pages: None,
+            settled: 0,
             reserved_pages: None,
             pagesets: Vec::new(),
             instant_reads: false,
@@ -331,8 +337,13 @@ pub struct Mm {
     pub(crate) events: Events,
     pub(crate) blank: vmstat::Blank,
     pub(crate) instant_reads: bool,
+    /// [`policy::Policy::has_own_marks`]
+    pub(crate) own_marks: bool,
     pub(crate) queues: blk::WriteQueues,
     pub(crate) filesystem: Filesystem,
+    pub(crate) slab: slab::Slab,
+    /// The nodes of the files' trees.
+    pub(crate) tree: workingset::Nodes,
     pub(crate) flights: Flights,
     pub(crate) outbox: Vec<Io>,
     pub(crate) woken: Vec<WaitChannel>,

@@ -1,12 +1,10 @@
 //! Page allocation: fast path and slow path (`mm/page_alloc.c`). The OOM killer is in `machine/process.rs`,
 //! because it chooses among processes.
-//!
-//! There is no fallback to other migrate types, so that watermarks are never boosted: what that leaves out
-//! is said in `kswapd.rs`, and `tuning.rs` refuses a boost factor above 0.
 
 use lotsfree_workload::Policy;
 
 use super::frame::list;
+use super::free_area::{MigrateType, Request};
 use super::memory::AddressSpace;
 use super::mmzone::{NumaStat, RECLAIM_DISTANCE};
 use super::node_reclaim::NodeReclaim;
@@ -42,6 +40,7 @@ pub(crate) struct AllocContext {
     pub(crate) write_cache: bool,
     /// Whether an interleave policy chose the node.
     pub(crate) interleaved: bool,
+    pub(crate) kind: MigrateType,
 }
 
 /// The allocation of a page for a user (`__alloc_pages`), which may have to reclaim and to sleep.
@@ -196,7 +195,13 @@ impl Mm {
     #[inline]
     pub(crate) fn alloc_context(&mut self, cx: &Cx, offset: Option<u32>, write_cache: bool) -> AllocContext {
         let local = self.node_of_cpu(cx.cpu);
-        let ac = AllocContext { preferred: local, allowed: u64::MAX, write_cache, interleaved: false };
+        let ac = AllocContext {
+            preferred: local,
+            allowed: u64::MAX,
+            write_cache,
+            interleaved: false,
+            kind: MigrateType::Movable,
+        };
         match self.processes.get(cx.process) {
             None | Some(AddressSpace { policy: Policy::Local, .. }) => ac,
             Some(_) => self.mempolicy_context(cx.process, offset, ac),
@@ -256,7 +261,7 @@ impl Mm {
             let node = self.zones[self.nodes[ac.preferred].zonelist[i]].node;
             if ac.allowed >> node & 1 == 1 && seen >> node & 1 == 0 {
                 seen |= 1 << node;
-                self.wakeup_kswapd(node);
+                self.wakeup_kswapd(node, HIGHEST);
             }
         }
     }
@@ -271,9 +276,19 @@ impl Mm {
             && ac.allowed >> self.zones[first].node & 1 == 1
             && self.is_open(first, wmark)
         {
-            return self.take_from(cx, ac, first);
+            let frame = self.take_from(cx, ac, first, self.request(ac, wmark));
+            if frame.is_some() {
+                return frame;
+            }
         }
         self.get_page_slow(cx, ac, wmark)
+    }
+
+    /// The request for a page, which on the fast path may spare the pageblocks of other types.
+    #[inline]
+    fn request(&self, ac: &AllocContext, wmark: Watermark) -> Request {
+        let nofragment = wmark == Watermark::Low && self.nodes[ac.preferred].nofragment;
+        Request { nofragment, ..self.generation.request(ac.kind) }
     }
 
     /// Whether only zones that have a share left are tried at first (3.12 to 4.7).
@@ -294,9 +309,25 @@ impl Mm {
 
     #[cold]
     fn get_page_slow(&mut self, cx: &mut Cx, ac: &AllocContext, wmark: Watermark) -> Option<u32> {
+        let request = self.request(ac, wmark);
+        let frame = self.walk_zonelists(cx, ac, wmark, request);
+        if frame.is_none() && request.nofragment {
+            return self.walk_zonelists(cx, ac, wmark, Request { nofragment: false, ..request });
+        }
+        frame
+    }
+
+    /// The passes over the zonelist that an attempt has.
+    fn walk_zonelists(
+        &mut self,
+        cx: &mut Cx,
+        ac: &AllocContext,
+        wmark: Watermark,
+        request: Request,
+    ) -> Option<u32> {
         if self.is_fair(wmark) {
             let mut skipped = false;
-            if let Some(frame) = self.walk_zonelist(cx, ac, wmark, Some(&mut skipped), true) {
+            if let Some(frame) = self.walk_zonelist(cx, ac, (wmark, request), Some(&mut skipped), true) {
                 return Some(frame);
             }
             if skipped {
@@ -304,15 +335,15 @@ impl Mm {
                     let zone = &mut self.zones[zone];
                     zone.alloc_batch = (zone.watermark.high - zone.watermark.low) as i64;
                 }
-                if let Some(frame) = self.walk_zonelist(cx, ac, wmark, Some(&mut skipped), true) {
+                if let Some(frame) = self.walk_zonelist(cx, ac, (wmark, request), Some(&mut skipped), true) {
                     return Some(frame);
                 }
             }
         }
-        let page = self.walk_zonelist(cx, ac, wmark, None, true);
+        let page = self.walk_zonelist(cx, ac, (wmark, request), None, true);
         if page.is_none() && self.zone_reclaim_mode != 0 && self.generation.zonelist_cache.is_some() {
             // Zones that the cache left out are tried before the walk counts as failed.
-            return self.walk_zonelist(cx, ac, wmark, None, false);
+            return self.walk_zonelist(cx, ac, (wmark, request), None, false);
         }
         page
     }
@@ -323,7 +354,7 @@ impl Mm {
         &mut self,
         cx: &mut Cx,
         ac: &AllocContext,
-        wmark: Watermark,
+        (wmark, mut request): (Watermark, Request),
         mut fair: Option<&mut bool>,
         cached: bool,
     ) -> Option<u32> {
@@ -352,7 +383,9 @@ impl Mm {
                 if !self.is_open(index, wmark) && !self.makes_room(cx, ac, index, wmark, cached) {
                     continue;
                 }
-                let frame = self.take_from(cx, ac, index);
+                // Locality matters more than whole pageblocks.
+                request.nofragment &= self.zones[index].node == ac.preferred;
+                let frame = self.take_from(cx, ac, index, request);
                 if frame.is_some() {
                     return frame;
                 }
@@ -367,18 +400,33 @@ impl Mm {
     /// Whether a zone has pages for an attempt that has to respect a watermark.
     #[inline]
     fn is_open(&mut self, index: usize, wmark: Watermark) -> bool {
+        let zone = &mut self.zones[index];
         if self.generation.pcp.adapts {
-            let zone = &mut self.zones[index];
             zone.below_high |= !zone.passes(zone.high_wmark_pages(), HIGHEST);
         }
-        self.generation.policy.may_allocate(self, index, wmark)
+        if self.own_marks {
+            return self.generation.policy.may_allocate(self, index, wmark);
+        }
+        zone.passes(zone.wmark_pages(wmark), HIGHEST)
     }
 
-    /// Takes a page of a zone, and counts it.
+    /// Wakes kswapd for a zone whose watermarks an allocation has just boosted.
     #[inline(always)]
-    fn take_from(&mut self, cx: &mut Cx, ac: &AllocContext, index: usize) -> Option<u32> {
-        let frame = self.take_page(cx, index)?;
+    pub(super) fn wake_for_boost(&mut self, index: usize) {
+        let zone = &mut self.zones[index];
+        if zone.boosted {
+            zone.boosted = false;
+            let (node, highest) = (zone.node, zone.index());
+            self.wakeup_kswapd(node, highest);
+        }
+    }
+
+    /// Takes a page of a zone, and counts it (`rmqueue`).
+    #[inline(always)]
+    fn take_from(&mut self, cx: &mut Cx, ac: &AllocContext, index: usize, request: Request) -> Option<u32> {
+        let frame = self.take_page(cx, index, request)?;
         cx.pages.allocated += 1;
+        self.wake_for_boost(index);
         self.count_numa(cx, ac, index);
         Some(frame)
     }
@@ -472,7 +520,13 @@ mod tests {
         if dirty {
             mm.zones.iter_mut().for_each(|zone| zone.stat[Stat::Dirty as usize] = zone.managed);
         }
-        let ac = AllocContext { preferred: 0, allowed: u64::MAX, write_cache, interleaved: false };
+        let ac = AllocContext {
+            preferred: 0,
+            allowed: u64::MAX,
+            write_cache,
+            interleaved: false,
+            kind: MigrateType::Movable,
+        };
         loop {
             let frame = Alloc::default().poll(&mut mm, cx, &ac).expect("ZONE_DMA has pages");
             let zone = &mm.zones[1];

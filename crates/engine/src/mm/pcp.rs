@@ -8,10 +8,12 @@ use lotsfree_formulas::pcp::PcpRules;
 use lotsfree_kernel_files::counters::vmstat;
 
 use super::frame::{Frames, flag};
+use super::free_area::{MigrateType, Request, TYPES};
 use super::mmzone::Zone;
 use super::page_alloc::HIGHEST;
 use super::vmstat::PGALLOC;
 use super::{Cx, Mm};
+use crate::generation::Generation;
 
 /// `CONFIG_PCP_BATCH_SCALE_MAX`: the most doublings of a batch.
 const SCALE_MAX: u32 = 5;
@@ -21,10 +23,11 @@ const EXPIRE: u8 = 3;
 /// `struct per_cpu_pages`
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PerCpuPages {
-    /// Frame numbers; the last frame is allocated next, the first goes back to the zone first.
-    pub(crate) pages: Vec<u32>,
-    /// Frames of other migrate types, from the time of boot; only the kernel's own requests would get them.
-    pub(crate) unmovable: Vec<u32>,
+    /// Frame numbers by migrate type; the last frame is allocated next, the first goes back to the zone
+    /// first.
+    pub(super) lists: [Vec<u32>; TYPES],
+    /// Pages on all lists.
+    pub(super) count: u64,
     /// `high`, where the length adapts (6.7 on).
     pub(crate) high: u64,
     /// `free_factor`: doublings of the number of pages given back (5.14 to 6.6). `free_count`: pages freed in
@@ -36,22 +39,29 @@ pub(crate) struct PerCpuPages {
     expire: u8,
 }
 
-impl PerCpuPages {
-    /// `count`
-    pub(crate) fn count(&self) -> u64 {
-        (self.pages.len() + self.unmovable.len()) as u64
+impl Generation {
+    /// A request for single pages of a type.
+    pub(super) fn request(&self, kind: MigrateType) -> Request {
+        Request { kind, order: 0, fallback: self.fallback, nofragment: false }
     }
 }
 
 impl Zone {
-    /// Takes a page from a CPU's list, which is refilled from the free list (`rmqueue_pcplist`).
-    #[inline]
-    pub(super) fn take_page(&mut self, frames: &mut Frames, rules: &PcpRules, cpu: usize) -> Option<u32> {
-        if self.pcp[cpu].pages.is_empty() {
-            self.refill(frames, rules, cpu);
+    /// Takes a page from a CPU's list, which is refilled from the free lists (`rmqueue_pcplist`).
+    #[inline(always)]
+    pub(super) fn take_page(
+        &mut self,
+        frames: &mut Frames,
+        rules: &PcpRules,
+        cpu: usize,
+        request: Request,
+    ) -> Option<u32> {
+        if self.pcp[cpu].lists[request.kind as usize].is_empty() {
+            self.refill(frames, rules, cpu, request);
         }
         let pcp = &mut self.pcp[cpu];
-        let frame = pcp.pages.pop()?;
+        let frame = pcp.lists[request.kind as usize].pop()?;
+        pcp.count -= 1;
         pcp.freed >>= 1;
         pcp.expire = EXPIRE;
         self.alloc_batch -= 1;
@@ -61,49 +71,34 @@ impl Zone {
         Some(frame)
     }
 
-    /// `rmqueue_bulk`. In the kernel, neighbours that were freed one after the other have become one block of
-    /// the buddy allocator, which is split from its lowest page on. Fetched pages are therefore given out in
-    /// the order of addresses.
+    /// Refills an empty list. Pages are given out in the order in which they come.
     #[cold]
-    fn refill(&mut self, frames: &mut Frames, rules: &PcpRules, cpu: usize) {
-        let count = self.nr_pcp_alloc(rules, cpu) as usize;
-        let mut pages = std::mem::take(&mut self.pcp[cpu].pages);
-        pages.extend(std::iter::from_fn(|| self.take_free(frames)).take(count));
-        pages.sort_unstable_by_key(|&frame| std::cmp::Reverse(frame));
-        self.pcp[cpu].pages = pages;
-    }
-
-    /// Takes a frame off the free list.
-    #[inline]
-    pub(super) fn take_free(&mut self, frames: &mut Frames) -> Option<u32> {
-        let frame = match self.free_head.checked_sub(1) {
-            Some(frame) => {
-                self.free_head = frames[frame as usize].at;
-                frame
-            }
-            None => self.take_fresh(frames)?,
-        };
-        self.free -= 1;
-        Some(frame)
-    }
-
-    /// Takes a frame that was never used.
-    fn take_fresh(&mut self, frames: &mut Frames) -> Option<u32> {
-        if self.fresh.is_empty() {
-            self.fresh = frames.number(self.number, self.unnumbered);
-            self.unnumbered -= u64::from(self.fresh.end - self.fresh.start);
-        }
-        self.fresh.next()
-    }
-
-    /// Adds pages that a CPU holds back from boot on.
-    pub(super) fn boot_pageset(&mut self, frames: &mut Frames, cpu: usize, count: u64) {
-        for _ in 0..count {
-            let Some(frame) = self.take_free(frames) else { break };
-            self.pcp[cpu].unmovable.push(frame);
-        }
+    fn refill(&mut self, frames: &mut Frames, rules: &PcpRules, cpu: usize, request: Request) {
+        let count = self.nr_pcp_alloc(rules, cpu);
+        let mut pages = std::mem::take(&mut self.pcp[cpu].lists[request.kind as usize]);
+        self.rmqueue_bulk(frames, request, count, &mut pages);
+        pages.reverse();
         let pcp = &mut self.pcp[cpu];
-        pcp.high = pcp.high.max(pcp.count());
+        pcp.count += pages.len() as u64;
+        pcp.lists[request.kind as usize] = pages;
+    }
+
+    /// Adds pages that a CPU holds back from boot on. Only the kernel's own requests get them.
+    pub(super) fn boot_pageset(
+        &mut self,
+        frames: &mut Frames,
+        generation: &Generation,
+        cpu: usize,
+        count: u64,
+    ) {
+        let kind = MigrateType::Unmovable;
+        let mut pages = std::mem::take(&mut self.pcp[cpu].lists[kind as usize]);
+        let before = pages.len();
+        self.rmqueue_bulk(frames, generation.request(kind), count, &mut pages);
+        let pcp = &mut self.pcp[cpu];
+        pcp.count += (pages.len() - before) as u64;
+        pcp.lists[kind as usize] = pages;
+        pcp.high = pcp.high.max(pcp.count);
         pcp.expire = EXPIRE;
     }
 
@@ -122,7 +117,7 @@ impl Zone {
         if self.pcp_high < self.pcp_high_max && !self.below_high {
             pcp.high = (pcp.high + wanted).min(self.pcp_high_max);
         }
-        let most = pcp.high.saturating_sub(pcp.count() + batch).max(batch);
+        let most = pcp.high.saturating_sub(pcp.count + batch).max(batch);
         if wanted <= most && pcp.alloc_factor < SCALE_MAX {
             pcp.alloc_factor += 1;
         }
@@ -134,8 +129,10 @@ impl Zone {
     #[inline]
     fn free_page(&mut self, frames: &mut Frames, rules: &PcpRules, cpu: usize, frame: u32, reclaim: bool) {
         let batch = self.pcp_batch.max(1);
+        let kind = frames.migrate_type(frame);
         let pcp = &mut self.pcp[cpu];
-        pcp.pages.push(frame);
+        pcp.lists[kind as usize].push(frame);
+        pcp.count += 1;
         pcp.expire = EXPIRE;
         let high = if rules.adapts {
             pcp.alloc_factor >>= 1;
@@ -146,9 +143,9 @@ impl Zone {
         } else {
             self.pcp_high
         };
-        if self.pcp[cpu].count() >= high.max(1) {
+        if self.pcp[cpu].count >= high.max(1) {
             let count = self.nr_pcp_free(rules, cpu, high);
-            self.give_back(frames, cpu, count, true);
+            self.give_back(frames, cpu, count, kind);
             if self.below_high && self.passes(self.high_wmark_pages(), HIGHEST) {
                 self.below_high = false;
             }
@@ -161,7 +158,7 @@ impl Zone {
         let pcp = &mut self.pcp[cpu];
         let high = pcp.high.clamp(least, most);
         let shorter = high.saturating_sub(pcp.freed.max(batch)).max(least);
-        let count = pcp.count();
+        let count = pcp.count;
         pcp.high = high;
         if reclaim {
             pcp.high = shorter;
@@ -199,21 +196,22 @@ impl Zone {
         wanted.clamp(batch, most)
     }
 
-    /// Gives the oldest pages back to the zone (`free_pcppages_bulk`): from the list that a page was freed to
-    /// if there was one, otherwise from the first list.
+    /// Gives the oldest pages back to the zone (`free_pcppages_bulk`): from the list of a type, then from the
+    /// next.
     #[cold]
-    fn give_back(&mut self, frames: &mut Frames, cpu: usize, count: u64, freed: bool) {
-        let PerCpuPages { pages, unmovable, .. } = &mut self.pcp[cpu];
+    fn give_back(&mut self, frames: &mut Frames, cpu: usize, count: u64, first: MigrateType) {
         let mut left = count as usize;
-        for list in if freed { [pages, unmovable] } else { [unmovable, pages] } {
+        for kind in MigrateType::ALL.into_iter().cycle().skip(first as usize).take(TYPES) {
+            let list = &mut self.pcp[cpu].lists[kind as usize];
             let part = left.min(list.len());
             for frame in list.drain(..part) {
-                frames[frame as usize].at = self.free_head;
-                self.free_head = frame + 1;
+                self.area.free_one(frames, frame, 0, kind);
             }
-            self.free += part as u64;
             left -= part;
         }
+        let given = count - left as u64;
+        self.pcp[cpu].count -= given;
+        self.free += given;
         self.pages_scanned = 0;
         self.all_unreclaimable = false;
     }
@@ -222,28 +220,28 @@ impl Zone {
     fn decay_pcp_high(&mut self, frames: &mut Frames, cpu: usize) {
         let (least, batch) = (self.pcp_high, self.pcp_batch.max(1));
         let pcp = &mut self.pcp[cpu];
-        let count = pcp.count();
+        let count = pcp.count;
         let floor = count.saturating_sub(batch << SCALE_MAX).max(least);
         if pcp.high > least {
             pcp.high = floor.max(pcp.high - pcp.high / 8);
         }
         let excess = count.saturating_sub(pcp.high.max(least));
         if excess > 0 {
-            self.give_back(frames, cpu, excess, false);
+            self.give_back(frames, cpu, excess, MigrateType::Unmovable);
         }
     }
 
     /// Lets a list that was not used for a while give back a batch.
     fn drain_zone_pages(&mut self, frames: &mut Frames, cpu: usize) {
         let pcp = &mut self.pcp[cpu];
-        if pcp.expire == 0 || pcp.count() == 0 {
+        if pcp.expire == 0 || pcp.count == 0 {
             return;
         }
         pcp.expire -= 1;
         if pcp.expire == 0 {
             // Draining changes the zone's counters, which counts as use.
             pcp.expire = EXPIRE;
-            self.give_back(frames, cpu, self.pcp_batch.max(1), false);
+            self.give_back(frames, cpu, self.pcp_batch.max(1), MigrateType::Unmovable);
         }
     }
 }
@@ -251,10 +249,10 @@ impl Zone {
 impl Mm {
     /// Takes a page of a zone for a CPU.
     #[inline(always)]
-    pub(super) fn take_page(&mut self, cx: &Cx, index: usize) -> Option<u32> {
+    pub(super) fn take_page(&mut self, cx: &Cx, index: usize, request: Request) -> Option<u32> {
         let cpu = self.list_of_cpu(cx.cpu);
         let zone = &mut self.zones[index];
-        let frame = zone.take_page(&mut self.frames, &self.generation.pcp, cpu)?;
+        let frame = zone.take_page(&mut self.frames, &self.generation.pcp, cpu, request)?;
         self.events[PGALLOC[zone.index()]] += 1;
         Some(frame)
     }
@@ -273,13 +271,29 @@ impl Mm {
         zone.free_page(&mut self.frames, rules, cpu, frame, reclaim);
     }
 
+    /// Frees a block, of which all frames are in use and on no list. One of several pages goes to the zone at
+    /// once.
+    pub(super) fn free_pages(&mut self, cpu: usize, frame: u32, order: usize) {
+        if order == 0 {
+            return self.free_page(cpu, frame);
+        }
+        for frame in frame..frame + (1 << order) {
+            self.frames[frame as usize].flags &= flag::ZONE;
+        }
+        self.events[vmstat::pgfree] += 1 << order;
+        let kind = self.frames.migrate_type(frame);
+        let zone = &mut self.zones[self.frames[frame as usize].zone()];
+        zone.area.free_one(&mut self.frames, frame, order, kind);
+        zone.free += 1 << order;
+    }
+
     /// Gives all pages of all lists back (`drain_all_pages`).
     pub(crate) fn drain_all(&mut self) {
         for zone in &mut self.zones {
             for cpu in 0..self.cpus {
-                let count = zone.pcp[cpu].count();
+                let count = zone.pcp[cpu].count;
                 if count > 0 {
-                    zone.give_back(&mut self.frames, cpu, count, false);
+                    zone.give_back(&mut self.frames, cpu, count, MigrateType::Unmovable);
                 }
             }
         }
@@ -304,7 +318,7 @@ impl Mm {
     }
 
     #[inline]
-    fn list_of_cpu(&self, cpu: usize) -> usize {
+    pub(super) fn list_of_cpu(&self, cpu: usize) -> usize {
         if cpu < self.cpus { cpu } else { cpu % self.cpus }
     }
 }
@@ -327,7 +341,8 @@ mod tests {
         let mut steps = Vec::new();
         let take = |_| {
             let before = mm.zones[zone].free;
-            let frame = mm.take_page(&cx, zone).expect("there are enough");
+            let request = mm.generation.request(MigrateType::Movable);
+            let frame = mm.take_page(&cx, zone, request).expect("there are enough");
             steps.extend(Some(before - mm.zones[zone].free).filter(|step| *step > 0));
             frame
         };
@@ -391,7 +406,7 @@ mod tests {
             let mut mm = machine(kernel, &[1 << 17, 1 << 17]);
             let far = mm.zones.len() - 1;
             for cpu in [0, 1] {
-                mm.zones[far].boot_pageset(&mut mm.frames, cpu, 100);
+                mm.zones[far].boot_pageset(&mut mm.frames, &mm.generation, cpu, 100);
             }
             let free = mm.zones[far].free;
             let batch = mm.zones[far].pcp_batch;
@@ -404,9 +419,9 @@ mod tests {
             let expected = [0, 0, 1, 1, 1, 2, 2, 2, 3].map(|batches| batches * batch);
             assert_eq!(given_back, expected, "{kernel}");
             // Requests of users do not get the pages that were held back at boot.
-            assert_eq!(mm.zones[far].pcp[1].count(), 100, "{kernel}");
+            assert_eq!(mm.zones[far].pcp[1].count, 100, "{kernel}");
             let (frames, _) = take(&mut mm, far, 1, 10);
-            assert_eq!(mm.zones[far].pcp[1].unmovable.len(), 100, "{kernel}");
+            assert_eq!(mm.zones[far].pcp[1].lists[MigrateType::Unmovable as usize].len(), 100, "{kernel}");
             self::free(&mut mm, far, 1, &frames);
             assert_eq!(mm.check(), Ok(()), "{kernel}");
         }

@@ -24,7 +24,7 @@ use super::frame::{flag, list};
 use super::kswapd::Kswapd;
 use super::lru::Lru;
 use super::mmzone::Lruvec;
-use super::page_alloc::{AllocContext, HIGHEST, Watermark};
+use super::page_alloc::{AllocContext, Watermark};
 use super::vmscan::{ScanControl, ShrinkLruvec};
 use super::vmstat::REFAULT;
 use super::{Cx, DEF_PRIORITY, Mm, Wait};
@@ -145,9 +145,9 @@ pub(crate) trait Policy: Debug + Sync {
     /// Ends a run of reclaim over an lruvec.
     fn end_run(&self, _mm: &mut Mm, _lruvec: usize) {}
 
-    /// Whether the background pass of a node has to begin.
-    fn wants_background(&self, mm: &Mm, node: usize) -> bool {
-        mm.is_wanted(node)
+    /// Whether the background pass of a node has to begin, for requests that may use zones up to `highest`.
+    fn wants_background(&self, mm: &Mm, node: usize, highest: usize) -> bool {
+        mm.is_wanted(node, highest)
     }
 
     /// Runs the background pass of a node for a slice. Returns what it waits for after that.
@@ -168,11 +168,15 @@ pub(crate) trait Policy: Debug + Sync {
         false
     }
 
-    /// Whether an allocation may take a page of a zone without making room first.
-    #[inline]
-    fn may_allocate(&self, mm: &Mm, zone: usize, wmark: Watermark) -> bool {
-        let zone = &mm.zones[zone];
-        zone.passes(zone.wmark_pages(wmark), HIGHEST)
+    /// Whether the policy, rather than the zone's watermark, says when an allocation may take a page.
+    fn has_own_marks(&self) -> bool {
+        false
+    }
+
+    /// Whether an allocation may take a page of a zone without making room first, if the policy has its own
+    /// marks.
+    fn may_allocate(&self, _mm: &Mm, _zone: usize, _wmark: Watermark) -> bool {
+        true
     }
 
     /// Reserves `pages` pages of anonymous memory for a process that is about to map them.
@@ -241,6 +245,7 @@ mod tests {
     use lotsfree_workload::{Advice, Policy as NodePolicy, RegionId};
 
     use super::super::frame::entry;
+    use super::super::page_alloc::HIGHEST;
     use super::super::vmscan::{Fate, ReclaimStat, Reclaimer, Tally};
     use super::super::vmstat::PGSCAN;
     use super::super::{Config, Fault, Madvise, Stop, WaitChannel, WaitReason};
@@ -412,13 +417,13 @@ mod tests {
         ) -> Result<(), Wait> {
             panic!("only the hands reclaim");
         }
-        fn wants_background(&self, mm: &Mm, _node: usize) -> bool {
+        fn wants_background(&self, mm: &Mm, _node: usize, _highest: usize) -> bool {
             Self::free(mm) < Self::LOTSFREE
         }
         fn background(&self, mm: &mut Mm, cx: &mut Cx, kswapd: &mut Kswapd) -> Wait {
             let node = kswapd.node;
             mm.take_wakeup(node);
-            if !self.wants_background(mm, node) {
+            if !self.wants_background(mm, node, HIGHEST) {
                 return Wait { channel: Some(WaitChannel::Kswapd(node)), until: None, why: WaitReason::Idle };
             }
             let frames = mm.frames.len() as u32;
@@ -445,6 +450,9 @@ mod tests {
             }
             mm.freed_news(node);
             Wait::YIELD
+        }
+        fn has_own_marks(&self) -> bool {
+            true
         }
         fn may_allocate(&self, mm: &Mm, zone: usize, wmark: Watermark) -> bool {
             let zone = &mm.zones[zone];

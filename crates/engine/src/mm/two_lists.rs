@@ -10,7 +10,7 @@ use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_units::{Bytes, PageSize};
 
 use super::frame::{Frame, flag, list};
-use super::mmzone::{ANON, FILE};
+use super::mmzone::{ANON, FILE, Zone};
 use super::policy::{self, Arrival, Kept, Policy, Shadow};
 use super::vmscan::{Fate, ReclaimStat, Reclaimer, ScanControl, Tally};
 use super::vmstat::{ACTIVATE, PGREFILL, REFAULT, RESTORE};
@@ -284,8 +284,14 @@ impl Mm {
         let high = self.lruvec_sum(which, |zone| zone.high_wmark_pages());
         let (anon, file, sizes) = {
             let l = &self.lruvecs[which];
-            let sizes =
+            let mut sizes =
                 [0, l.len(INACTIVE_ANON), l.len(ACTIVE_ANON), l.len(INACTIVE_FILE), l.len(ACTIVE_FILE)];
+            if self.is_restricted(scan, which) {
+                let of_use = |zone: &Zone| zone.index() <= scan.highest;
+                sizes = std::array::from_fn(|list| {
+                    self.lruvec_sum(which, |zone| if of_use(zone) { zone.lru[list] } else { 0 })
+                });
+            }
             (l.anon(), l.file(), sizes)
         };
         let swappiness = self.tuning.swappiness;
@@ -458,7 +464,8 @@ impl Mm {
         let anon = which == list::ACTIVE_ANON;
         let to = list::inactive(anon);
         let (mut taken, mut referenced) = (0, 0);
-        let mut batch = self.isolate_lru_pages(lruvec, which, batch);
+        let mut batch = self.isolate_lru_pages(scan, lruvec, which, batch);
+        self.count_skipped(lruvec, &batch, PGREFILL);
         for at in 0..batch.len() {
             let frame = batch.frame(at);
             let zone = self.frames[frame as usize].zone();
@@ -527,7 +534,7 @@ impl Mm {
         let anon = which == list::INACTIVE_ANON;
         let mut met = ReclaimStat { anon, ..ReclaimStat::default() };
         let mut tally = Tally::new(&self.lruvecs[lruvec]);
-        let mut batch = self.isolate_lru_pages(lruvec, which, batch);
+        let mut batch = self.isolate_lru_pages(scan, lruvec, which, batch);
         for at in 0..batch.len() {
             let frame = batch.frame(at);
             let zone = self.frames[frame as usize].zone();

@@ -19,7 +19,7 @@
 //! - kswapd: for the devices at priorities below 10 (through 3.0), otherwise only its nap, in `kswapd.rs`.
 //!
 //! Not modelled: isolation by several reclaimers at once (`too_many_isolated`), executable mappings, memory
-//! cgroups, slab shrinkers, the boost of watermarks and kswapd's boosted reclaim.
+//! cgroups, shrinkers other than that of shadow nodes.
 
 use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_scenario::Filesystem;
@@ -30,9 +30,11 @@ use super::mmzone::{Lruvec, MAX_NR_ZONES};
 use super::page_alloc::{AllocContext, HIGHEST};
 use super::policy::Kept;
 use super::vmstat::{
-    ALLOCSTALL, PGSCAN, PGSCAN_DIRECT, PGSCAN_KSWAPD, PGSTEAL, PGSTEAL_DIRECT, PGSTEAL_KSWAPD, Stat,
+    ALLOCSTALL, ByZone, PGSCAN, PGSCAN_DIRECT, PGSCAN_KSWAPD, PGSKIP, PGSTEAL, PGSTEAL_DIRECT,
+    PGSTEAL_KSWAPD, Stat,
 };
 use super::wbt::Writer;
+use super::workingset::Change;
 use super::{Cx, DEF_PRIORITY, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, WaitChannel, WaitReason};
 use crate::generation::{FileWrite, ReferenceRule};
 
@@ -70,6 +72,8 @@ pub(crate) struct ScanControl {
     pub(crate) may_writepage: bool,
     pub(crate) may_unmap: bool,
     pub(crate) may_swap: bool,
+    /// The highest zone whose pages are of use (`reclaim_idx`, 4.8 on).
+    pub(crate) highest: usize,
     pub(crate) scanned: u64,
     pub(crate) reclaimed: u64,
     pub(crate) force_deactivate: bool,
@@ -91,6 +95,7 @@ impl ScanControl {
             may_writepage: true,
             may_unmap: true,
             may_swap: true,
+            highest: HIGHEST,
             scanned: 0,
             reclaimed: 0,
             force_deactivate: false,
@@ -204,6 +209,8 @@ impl Tally {
 pub(crate) struct Isolated {
     frames: [u32; SWAP_CLUSTER_MAX as usize],
     len: usize,
+    /// Pages of no use that were in the way, by zone of the lruvec.
+    skipped: [u64; MAX_NR_ZONES],
     /// Pages that go back to the list are at the beginning of `frames`.
     kept: usize,
 }
@@ -276,7 +283,12 @@ impl ShrinkLruvec {
         lruvec: usize,
     ) -> Result<(), Wait> {
         mm.queues.plug(cx.task);
+        let freed = mm.slab.freed;
         let done = mm.generation.policy.shrink_lruvec(mm, cx, scan, lruvec, &mut self.pass);
+        if done.is_ok() && scan.who != Reclaimer::Limit {
+            mm.shrink_shadow_nodes(cx, lruvec, scan.priority);
+        }
+        scan.reclaimed += mm.slab.freed - freed;
         // A task that sleeps sends the writes that it has collected, one that yields does not.
         if !done.is_err_and(|wait| wait.why == WaitReason::Yield) {
             mm.end_plug(cx.task);
@@ -354,7 +366,7 @@ impl DirectReclaim {
             self.entry = Entry::Throttled;
             mm.events[vmstat::pgscan_direct_throttle] += 1;
         }
-        mm.wakeup_kswapd(node);
+        mm.wakeup_kswapd(node, HIGHEST);
         let until = Some(cx.now() + 10 * TENTH);
         Err(Wait { channel: Some(WaitChannel::Pfmemalloc(node)), until, why: WaitReason::Reclaim })
     }
@@ -432,7 +444,7 @@ impl Mm {
             let zone = &self.zones[zone];
             if zone.lru[list::INACTIVE_ANON..=list::ACTIVE_FILE].iter().sum::<u64>() > 0 {
                 free += zone.free;
-                min += zone.watermark.min;
+                min += zone.min_wmark_pages();
             }
         }
         min == 0 || free > min / 2 || self.nodes[node].kswapd.gave_up()
@@ -464,10 +476,20 @@ impl Mm {
     ///
     /// It loads the entries of these pages, and the frames of the next batch, so that they are in the caches
     /// when they are looked at one by one. Here the waits for memory overlap; there they would not.
-    pub(super) fn isolate_lru_pages(&mut self, lruvec: usize, which: usize, count: u64) -> Isolated {
+    pub(super) fn isolate_lru_pages(
+        &mut self,
+        scan: &ScanControl,
+        lruvec: usize,
+        which: usize,
+        count: u64,
+    ) -> Isolated {
         debug_assert!(which < list::FIRST_GENERATION);
         let mut frames = [NONE; SWAP_CLUSTER_MAX as usize];
         let count = count.min(SWAP_CLUSTER_MAX) as usize;
+        let mut skipped = [0; MAX_NR_ZONES];
+        if self.is_restricted(scan, lruvec) {
+            skipped = self.skip_lru_pages(scan, lruvec, which, count);
+        }
         let list = &mut self.lruvecs[lruvec].lists[which];
         let len = list.take_tail(&mut frames[..count]);
         let entries: &[u32] = &self.entries;
@@ -488,7 +510,46 @@ impl Mm {
             }
         }
         std::hint::black_box(seen);
-        Isolated { frames, len, kept: 0 }
+        Isolated { frames, len, skipped, kept: 0 }
+    }
+
+    /// Whether pages of the lruvec's highest zone are of no use to the reclaimer.
+    pub(super) fn is_restricted(&self, scan: &ScanControl, lruvec: usize) -> bool {
+        let zones = &self.lruvecs[lruvec].zones;
+        self.generation.lru_per_node && self.zones[zones[zones.len() - 1]].index() > scan.highest
+    }
+
+    /// Moves pages of no use to the head of a list, as far as they are in the way of the next `count` others
+    /// (`isolate_lru_pages`, `pgskip_*`). Returns their numbers by zone of the lruvec.
+    #[cold]
+    fn skip_lru_pages(
+        &mut self,
+        scan: &ScanControl,
+        lruvec: usize,
+        which: usize,
+        count: usize,
+    ) -> [u64; MAX_NR_ZONES] {
+        let first = self.lruvecs[lruvec].zones[0];
+        let (mut numbers, mut skipped, mut found) = ([0; MAX_NR_ZONES], Vec::new(), 0);
+        for frame in self.lruvecs[lruvec].lists[which].iter() {
+            if found == count {
+                break;
+            }
+            let zone = &self.zones[self.frames[frame as usize].zone()];
+            if zone.index() > scan.highest {
+                self.events[PGSKIP[zone.index()]] += 1;
+                numbers[(zone.number - first) % MAX_NR_ZONES] += 1;
+                skipped.push(frame);
+            } else {
+                found += 1;
+            }
+        }
+        let list = &mut self.lruvecs[lruvec].lists[which];
+        for frame in skipped {
+            list.remove(&mut self.frames, frame);
+            list.push_head(&mut self.frames, frame);
+        }
+        numbers
     }
 
     /// Puts the pages of a batch that were kept to the head of their list (`move_pages_to_lru`), takes the
@@ -506,6 +567,18 @@ impl Mm {
         }
         let kind = usize::from(which == list::INACTIVE_FILE || which == list::ACTIVE_FILE);
         self.note_scanned(scan, kind, tally);
+        let scans = if scan.is_kswapd() { PGSCAN_KSWAPD } else { PGSCAN_DIRECT };
+        self.events[PGSCAN[kind]] += self.count_skipped(lruvec, batch, scans);
+    }
+
+    /// Counts the pages of a batch that were skipped as scanned, as the kernel does where it shows numbers
+    /// but not where it compares with a target. Returns how many they are.
+    pub(super) fn count_skipped(&mut self, lruvec: usize, batch: &Isolated, scans: ByZone) -> u64 {
+        let first = self.lruvecs[lruvec].zones[0];
+        for (zone, &skipped) in self.zones[first..].iter().zip(&batch.skipped) {
+            self.events[scans[zone.index()]] += skipped;
+        }
+        batch.skipped.iter().sum()
     }
 
     /// Puts pages that are on no list to the head of one that all zones share, without counting them there.
@@ -772,6 +845,8 @@ impl Mm {
             self.leave_to_swap(frame, shadow);
         } else {
             self.entries[f.slot as usize] = entry::SHADOW | shadow;
+            let shadow = self.keeps_shadows();
+            self.update_node(cx, f.slot, Change::Removed { shadow });
         }
         self.forget_page(cx, frame);
     }

@@ -93,6 +93,8 @@ pub(crate) const PGALLOC: ByZone =
     [vmstat::pgalloc_dma, vmstat::pgalloc_dma32, vmstat::pgalloc_normal, vmstat::pgalloc_movable];
 pub(crate) const ALLOCSTALL: ByZone =
     [vmstat::allocstall_dma, vmstat::allocstall_dma32, vmstat::allocstall_normal, vmstat::allocstall_movable];
+pub(crate) const PGSKIP: ByZone =
+    [vmstat::pgskip_dma, vmstat::pgskip_dma32, vmstat::pgskip_normal, vmstat::pgskip_movable];
 pub(crate) const PGREFILL: ByZone =
     [vmstat::pgrefill_dma, vmstat::pgrefill_dma32, vmstat::pgrefill_normal, vmstat::pgrefill_movable];
 pub(crate) const PGSTEAL_KSWAPD: ByZone = [
@@ -199,7 +201,6 @@ static LEFT_OUT: [bool; Vmstat::ROWS.len()] = of([
     // Unknown.
     vmstat::nr_page_table_pages,
     vmstat::nr_memmap_boot_pages,
-    vmstat::workingset_nodes,
     vmstat::pgreuse,
     vmstat::slabs_scanned,
     vmstat::direct_map_level2_splits,
@@ -418,6 +419,8 @@ impl Mm {
         lines.put(vmstat::nr_dirtied, sums.get(Stat::Dirtied));
         lines.put(vmstat::nr_written, sums.get(Stat::Written));
         lines.put(vmstat::nr_swapcached, sums.get(Stat::SwapCached));
+        // The model does not know on which node the slabs of these are.
+        lines.put(vmstat::workingset_nodes, if whole { self.tree.count } else { u64::MAX });
         for (total, by_type) in WORKINGSET {
             for counter in by_type {
                 // Refaults are not counted by node.
@@ -689,7 +692,7 @@ impl Mm {
             .zip(&zone.pcp)
             .map(|(cpu, pcp)| Pageset {
                 cpu,
-                count: pcp.count(),
+                count: pcp.count,
                 high: if self.generation.pcp.adapts { pcp.high.max(zone.pcp_high) } else { zone.pcp_high },
                 batch: zone.pcp_batch,
             })

@@ -6,21 +6,210 @@
 //!
 //! File pages have shadows from the generation linux-4.4 on (3.15, a528910e12ec; `Refault` in
 //! `formulas/src/lists.rs` decides what a refault activates), anonymous pages from linux-6.1 on (5.9,
-//! aae466b0052e; `Generation::anon_refault`). A shadow lies in the page's own entry, so that the nodes of
-//! shadow entries, and the reclaim of them (`workingset_nodereclaim`), are not modelled.
+//! aae466b0052e; `Generation::anon_refault`). A shadow lies in the page's own entry.
+//!
+//! The pages and shadows of a file are held by nodes, one for 64 of them (`lib/xarray.c`; those above the
+//! lowest are left out). A node that holds shadows alone may be reclaimed, and its shadows with it: a
+//! shrinker keeps no more such nodes than there are pages in memory divided by 8. The tree of a swap area has
+//! none here.
+
+use std::collections::VecDeque;
 
 use lotsfree_formulas::lists::Refault;
+use lotsfree_kernel_files::counters::vmstat;
 
-use super::Mm;
-use super::frame::{entry, flag};
+use super::frame::{NONE, entry, flag, list};
+use super::object::RUN;
 use super::policy::Shadow;
+use super::slab::Kind;
+use super::vmstat::Stat;
+use super::{Cx, Mm};
+
+/// Objects that a shrinker is asked to free at a time (`SHRINK_BATCH`).
+const SHRINK_BATCH: u64 = 128;
+
+/// A node of a file's tree: 64 entries, and as many slots of an object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    /// Its slab.
+    pub(super) slab: u32,
+    /// Its entries; a node without any does not exist.
+    pub(super) holds: Held,
+    /// It is on the list of nodes with shadows alone, or was when a page was added.
+    listed: bool,
+}
+
+impl Node {
+    const ABSENT: Node = Node { slab: NONE, holds: Held(0), listed: false };
+}
+
+/// The numbers of a node's pages, in the low byte, and of its shadows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Held(u16);
+
+impl Held {
+    const PAGE: u16 = 1;
+    const SHADOW: u16 = 1 << 8;
+
+    #[inline]
+    pub(super) fn pages(self) -> u8 {
+        self.0 as u8
+    }
+
+    pub(super) fn shadows(self) -> u8 {
+        (self.0 >> 8) as u8
+    }
+
+    #[inline]
+    fn after(self, change: Change) -> Held {
+        Held(match change {
+            Change::Added { shadow: false } => self.0 + Self::PAGE,
+            Change::Added { shadow: true } => self.0 + Self::PAGE - Self::SHADOW,
+            Change::Removed { shadow: false } => self.0 - Self::PAGE,
+            Change::Removed { shadow: true } => self.0 - Self::PAGE + Self::SHADOW,
+            Change::Forgotten => self.0 - Self::SHADOW,
+        })
+    }
+}
+
+/// The nodes of all files.
+#[derive(Debug, Default)]
+pub(crate) struct Nodes {
+    /// By the number of the run of slots.
+    pub(super) nodes: Vec<Node>,
+    /// Nodes that hold shadows alone, the oldest first, and others that did.
+    shadow_nodes: VecDeque<u32>,
+    /// `workingset_nodes`
+    pub(super) count: u64,
+    /// What shrinking left to do (`nr_deferred`).
+    deferred: u64,
+}
+
+impl Nodes {
+    /// Makes room for the nodes of that many slots.
+    pub(super) fn grow(&mut self, slots: usize) {
+        if self.nodes.len() < slots / RUN as usize {
+            self.nodes.resize(slots / RUN as usize, Node::ABSENT);
+        }
+    }
+
+    /// Bytes allocated.
+    pub(super) fn bytes(&self) -> usize {
+        super::footprint::of(&self.nodes) + self.shadow_nodes.capacity() * size_of::<u32>()
+    }
+}
 
 /// The page had been active.
 const WORKINGSET: u32 = 1 << 28;
 /// Values that [`entry::ON_DISK`] and the zero page take.
 const RESERVED: u32 = entry::VALUE - 2;
 
+/// Pages and shadows that come to a node or leave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// A page takes an empty place, or that of a shadow.
+    Added { shadow: bool },
+    /// A page leaves, with or without a shadow in its place.
+    Removed { shadow: bool },
+    /// A shadow is forgotten.
+    Forgotten,
+}
+
 impl Mm {
+    /// Whether evicted pages of files leave shadows.
+    #[inline]
+    pub(super) fn keeps_shadows(&self) -> bool {
+        self.generation.rules.lists.refault != Refault::None
+    }
+
+    /// Whether the entry of a file's page is a shadow, which takes a place in a node.
+    #[inline]
+    pub(super) fn is_shadow(&self, e: u32) -> bool {
+        self.keeps_shadows() && e != entry::ON_DISK && matches!(entry::is(e), entry::Is::Shadow(_))
+    }
+
+    /// Notes a change of a file's entry at its node, which comes with its first page and goes with its last
+    /// entry (`workingset_update_node`).
+    #[inline(always)]
+    pub(super) fn update_node(&mut self, cx: &mut Cx, slot: u32, change: Change) {
+        let at = (slot / RUN) as usize;
+        let node = &mut self.tree.nodes[at];
+        let before = node.holds;
+        node.holds = before.after(change);
+        // Most changes leave some pages.
+        if before.pages() == 0 || node.holds.pages() == 0 {
+            self.node_changed(cx, at, before);
+        }
+    }
+
+    #[cold]
+    fn node_changed(&mut self, cx: &mut Cx, at: usize, before: Held) {
+        let alone = |holds: Held| holds.pages() == 0 && holds.shadows() > 0;
+        let node = &mut self.tree.nodes[at];
+        let after = node.holds;
+        self.tree.count = self.tree.count + u64::from(alone(after)) - u64::from(alone(before));
+        if alone(after) && !std::mem::replace(&mut node.listed, true) {
+            self.tree.shadow_nodes.push_back(at as u32);
+        }
+        if before == Held(0) {
+            self.tree.nodes[at].slab = self.slab_alloc(cx, Kind::Node);
+        } else if after == Held(0) {
+            let slab = std::mem::replace(&mut node.slab, NONE);
+            self.slab_free(cx, Kind::Node, slab);
+        }
+    }
+
+    /// Forgets the shadows of slots that an object gives up.
+    pub(super) fn forget_shadows(&mut self, cx: &mut Cx, slots: std::ops::Range<u32>) {
+        for slot in slots {
+            if self.is_shadow(self.entries[slot as usize]) {
+                self.entries[slot as usize] = entry::ON_DISK;
+                self.update_node(cx, slot, Change::Forgotten);
+            }
+        }
+    }
+
+    /// Reclaims nodes that hold shadows alone if they are too many for the pages of an lruvec
+    /// (`count_shadow_nodes`, `do_shrink_slab`).
+    pub(super) fn shrink_shadow_nodes(&mut self, cx: &mut Cx, lruvec: usize, priority: u8) {
+        let pages = self.lruvec_sum(lruvec, |zone| {
+            let slab =
+                zone.stat[Stat::SlabReclaimable as usize] + zone.stat[Stat::SlabUnreclaimable as usize];
+            slab + zone.lru[list::INACTIVE_ANON..=list::UNEVICTABLE].iter().sum::<u64>()
+        });
+        let freeable = self.tree.count.saturating_sub(pages / 8);
+        if freeable == 0 {
+            return;
+        }
+        let wanted = freeable / 2;
+        let mut left = ((self.tree.deferred >> priority) + wanted).min(2 * freeable);
+        let mut scanned = 0;
+        while left >= SHRINK_BATCH || left >= freeable {
+            let batch = left.min(SHRINK_BATCH);
+            left -= batch;
+            scanned += batch;
+            if !(0..batch).all(|_| self.reclaim_shadow_node(cx)) {
+                break;
+            }
+        }
+        self.tree.deferred = (self.tree.deferred + wanted).saturating_sub(scanned).min(2 * freeable);
+    }
+
+    /// Reclaims the oldest node that holds shadows alone (`shadow_lru_isolate`); `false` if there is none.
+    fn reclaim_shadow_node(&mut self, cx: &mut Cx) -> bool {
+        while let Some(at) = self.tree.shadow_nodes.pop_front() {
+            let node = &mut self.tree.nodes[at as usize];
+            node.listed = false;
+            if node.holds.pages() == 0 && node.holds.shadows() > 0 {
+                cx.spend(self.costs.scan);
+                self.events[vmstat::workingset_nodereclaim] += 1;
+                self.forget_shadows(cx, at * RUN..(at + 1) * RUN);
+                return true;
+            }
+        }
+        false
+    }
+
     fn lruvec_bits(&self) -> u32 {
         usize::BITS - (self.lruvecs.len() - 1).leading_zeros()
     }

@@ -1,0 +1,423 @@
+//! The kernel's small objects, as far as they come and go with the page cache (`mm/slub.c`): heads of the
+//! buffers of pages that were written, and nodes of the trees that hold a file's pages and shadows.
+//!
+//! They matter because they take pages of their own, which cannot be moved and are of their own migrate type
+//! (`free_area.rs`). Objects share slabs of one or more pages; a slab is freed when its last object is.
+//! Not modelled: dentries, inodes and whatever else the kernel has, which stays as it was when the run began.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use lotsfree_scenario::Filesystem;
+
+use super::frame::{Frame, NONE, flag};
+use super::free_area::{MigrateType, Request};
+use super::page_alloc::{AllocContext, HIGHEST, Watermark};
+use super::vmstat::{PGALLOC, Stat};
+use super::{Config, Cx, Mm};
+
+/// Bytes of a page.
+const PAGE: usize = 4096;
+/// `slub_max_order`
+const MAX_ORDER: usize = 3;
+/// Empty slabs are kept while a node has fewer partial ones than this (`MIN_PARTIAL`).
+const MIN_PARTIAL: usize = 5;
+
+/// A kind of object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `buffer_head`
+    BufferHead,
+    /// `radix_tree_node`, which is `struct xa_node`
+    Node,
+}
+
+impl Kind {
+    pub(super) const ALL: [Kind; 2] = [Kind::BufferHead, Kind::Node];
+
+    /// Bytes of an object on x86-64.
+    fn size(self) -> usize {
+        match self {
+            Kind::BufferHead => 104,
+            Kind::Node => 576,
+        }
+    }
+}
+
+/// The order of a slab on a machine of that many CPUs (`calculate_order`): as many objects as CPUs call for,
+/// as little waste as that allows.
+fn slab_order(size: usize, cpus: usize) -> usize {
+    let most = (PAGE << MAX_ORDER) / size;
+    let wanted = (4 * (cpus.ilog2() as usize + 2)).min(most);
+    for objects in (1..=wanted).rev() {
+        for fraction in [16, 8, 4] {
+            let fits = |order: &usize| {
+                let bytes = PAGE << order;
+                bytes >= objects * size && bytes % size <= bytes / fraction
+            };
+            if let Some(order) = (0..=MAX_ORDER).find(fits) {
+                return order;
+            }
+        }
+    }
+    MAX_ORDER
+}
+
+/// The slabs of one kind of object. The first frame of a slab has the number of its objects in use for a
+/// slot, and for a place its turn on the list of partial slabs.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    pub(super) order: usize,
+    /// Objects of a slab.
+    pub(super) objects: u32,
+    /// The slab that a CPU takes objects from, by CPU.
+    current: Vec<u32>,
+    partial: Vec<Partial>,
+}
+
+/// The slabs of a node that have some objects free, in the order in which they got them.
+#[derive(Debug, Default)]
+struct Partial {
+    /// Slabs and their turns; a slab that left keeps its place here, but not its turn.
+    queue: VecDeque<(u32, u32)>,
+    len: usize,
+}
+
+/// The caches, by [`Kind`].
+#[derive(Debug)]
+pub(crate) struct Slab {
+    pub(super) caches: [Cache; 2],
+    /// The turn of the next partial slab.
+    turn: u32,
+    /// Pages taken and given back, ever.
+    pub(crate) taken: u64,
+    pub(super) freed: u64,
+    /// The slab of the head of a page's buffer, by frame; [`NONE`] if it has none. Empty until there is one.
+    pub(super) buffers: Vec<u32>,
+    /// Pages that the kernel has had since boot, those that slabs may still take the place of, and the time
+    /// until which they do.
+    pub(super) boot: Vec<Range<u32>>,
+    settled: u64,
+    /// Pages of which slabs took the place.
+    replaced: u64,
+}
+
+impl Slab {
+    /// No object yet.
+    pub(super) fn new(config: &Config) -> Self {
+        let (cpus, nodes) = (config.cpus.max(1) as usize, config.nodes.len());
+        let cache = |kind: Kind| {
+            let order = slab_order(kind.size(), cpus);
+            Cache {
+                order,
+                objects: ((PAGE << order) / kind.size()) as u32,
+                current: vec![NONE; cpus],
+                partial: std::iter::repeat_with(Partial::default).take(nodes).collect(),
+            }
+        };
+        Slab {
+            caches: Kind::ALL.map(cache),
+            turn: 0,
+            taken: 0,
+            freed: 0,
+            buffers: Vec::new(),
+            boot: Vec::new(),
+            settled: config.settled,
+            replaced: 0,
+        }
+    }
+
+    /// Bytes allocated.
+    pub(super) fn bytes(&self) -> usize {
+        let queues = self.caches.iter().flat_map(|cache| &cache.partial);
+        super::footprint::of(&self.buffers)
+            + super::footprint::of(&self.boot)
+            + queues.map(|partial| partial.queue.capacity() * size_of::<(u32, u32)>()).sum::<usize>()
+    }
+}
+
+/// Whether a frame belongs to a slab, of which it may be the first.
+pub(super) fn is_slab(f: &Frame) -> bool {
+    f.flags & (flag::USED | flag::KERNEL | flag::SLAB) == flag::USED | flag::KERNEL | flag::SLAB
+}
+
+impl Mm {
+    /// Allocates an object, and returns its slab; [`NONE`] if there is no page for it (`slab_alloc`).
+    pub(super) fn slab_alloc(&mut self, cx: &mut Cx, kind: Kind) -> u32 {
+        let (cpu, node) = (self.list_of_cpu(cx.cpu), self.node_of_cpu(cx.cpu));
+        let current = self.slab.caches[kind as usize].current[cpu];
+        let has_room = |mm: &Mm, slab: u32| {
+            slab != NONE && mm.frames[slab as usize].slot < mm.slab.caches[kind as usize].objects
+        };
+        let slab = if has_room(self, current) {
+            current
+        } else {
+            let slab = match self.get_partial(kind, node) {
+                Some(slab) => slab,
+                None => self.new_slab(cx, kind),
+            };
+            self.slab.caches[kind as usize].current[cpu] = slab;
+            slab
+        };
+        if slab != NONE {
+            self.frames[slab as usize].slot += 1;
+        }
+        slab
+    }
+
+    /// Frees an object of a slab (`__slab_free`).
+    pub(super) fn slab_free(&mut self, cx: &Cx, kind: Kind, slab: u32) {
+        if slab == NONE {
+            return;
+        }
+        let f = &mut self.frames[slab as usize];
+        f.slot -= 1;
+        let (used, zone) = (f.slot, f.zone());
+        let node = self.zones[zone].node;
+        let cache = &mut self.slab.caches[kind as usize];
+        if cache.current.contains(&slab) {
+            return;
+        }
+        let partial = &mut cache.partial[node];
+        if used == 0 && partial.len >= MIN_PARTIAL {
+            partial.len -= usize::from(f.at != NONE);
+            let order = cache.order;
+            for frame in slab..slab + (1 << order) {
+                self.frames[frame as usize].flags &= flag::ZONE | flag::USED;
+            }
+            self.zones[zone].stat[Stat::SlabReclaimable as usize] -= 1 << order;
+            self.slab.freed += 1 << order;
+            self.free_pages(cx.cpu, slab, order);
+        } else if f.at == NONE {
+            f.at = self.slab.turn;
+            partial.queue.push_back((slab, f.at));
+            partial.len += 1;
+            self.slab.turn = (self.slab.turn + 1) % NONE;
+            if partial.queue.len() > 2 * partial.len + 64 {
+                let frames = &self.frames;
+                partial.queue.retain(|&(slab, turn)| holds(&frames[slab as usize], turn));
+            }
+        }
+    }
+
+    /// Takes the first partial slab of a node (`get_partial`).
+    fn get_partial(&mut self, kind: Kind, node: usize) -> Option<u32> {
+        let partial = &mut self.slab.caches[kind as usize].partial[node];
+        loop {
+            let (slab, turn) = partial.queue.pop_front()?;
+            let f = &mut self.frames[slab as usize];
+            if holds(f, turn) {
+                f.at = NONE;
+                partial.len -= 1;
+                return Some(slab);
+            }
+        }
+    }
+
+    /// A slab without objects (`new_slab`).
+    fn new_slab(&mut self, cx: &mut Cx, kind: Kind) -> u32 {
+        let order = self.slab.caches[kind as usize].order;
+        let mine = cx.pages;
+        let slab = self.alloc_kernel_pages(cx, order);
+        // These are the kernel's pages, not the caller's.
+        cx.pages = mine;
+        let Some(slab) = slab else { return NONE };
+        self.slab.taken += 1 << order;
+        let zone = self.frames[slab as usize].zone();
+        for frame in slab..slab + (1 << order) {
+            let f = &mut self.frames[frame as usize];
+            f.flags |= flag::USED | flag::KERNEL | flag::SLAB;
+            (f.slot, f.at) = (0, NONE);
+        }
+        self.zones[zone].stat[Stat::SlabReclaimable as usize] += 1 << order;
+        if cx.now() < self.slab.settled {
+            self.replace_boot_pages();
+        }
+        slab
+    }
+
+    /// Gives back as many of the kernel's pages as slabs have come to have. What a kernel was seen to have
+    /// when measuring begins includes the slabs of the files that were used by then.
+    fn replace_boot_pages(&mut self) {
+        while self.slab.replaced < self.slab.taken - self.slab.freed {
+            let Some(last) = self.slab.boot.last_mut() else { return };
+            let Some(frame) = last.next_back() else {
+                self.slab.boot.pop();
+                continue;
+            };
+            let f = &mut self.frames[frame as usize];
+            f.flags &= flag::ZONE;
+            let zone = &mut self.zones[f.zone()];
+            let kind = self.frames.migrate_type(frame);
+            zone.area.free_one(&mut self.frames, frame, 0, kind);
+            zone.free += 1;
+            zone.stat[Stat::SlabUnreclaimable as usize] -= 1;
+            self.slab.replaced += 1;
+        }
+    }
+
+    /// Takes reclaimable pages for the kernel, which does not wait for them: a page of users that needs them
+    /// was allocated just before.
+    fn alloc_kernel_pages(&mut self, cx: &mut Cx, order: usize) -> Option<u32> {
+        let kind = MigrateType::Reclaimable;
+        let preferred = self.node_of_cpu(cx.cpu);
+        let ac = AllocContext { preferred, allowed: u64::MAX, write_cache: false, interleaved: false, kind };
+        if order == 0
+            && let Some(frame) = self.alloc_page_light(cx, &ac)
+        {
+            return Some(frame);
+        }
+        cx.spend(self.costs.alloc);
+        let request = Request { order: order as u8, ..self.generation.request(kind) };
+        for wmark in [Some(Watermark::Low), Some(Watermark::Min), None] {
+            for at in 0..self.nodes[preferred].zonelist.len() {
+                let index = self.nodes[preferred].zonelist[at];
+                let zone = &mut self.zones[index];
+                let open = |wmark| zone.passes(zone.wmark_pages(wmark) + (1 << order) - 1, HIGHEST);
+                if !wmark.is_none_or(open) {
+                    continue;
+                }
+                if let Some(frame) = zone.rmqueue(&mut self.frames, request) {
+                    self.events[PGALLOC[zone.index()]] += 1 << order;
+                    self.wake_for_boost(index);
+                    return Some(frame);
+                }
+            }
+        }
+        None
+    }
+
+    /// Attaches a buffer to a page that is about to be written, if it has none and the file system works with
+    /// buffers (`create_empty_buffers`).
+    #[inline]
+    pub(super) fn create_buffers(&mut self, cx: &mut Cx, frame: u32) {
+        if !matches!(self.filesystem, Filesystem::Ext3 | Filesystem::Ext4) {
+            return;
+        }
+        if self.slab.buffers.len() < self.frames.len() {
+            self.slab.buffers.resize(self.frames.len(), NONE);
+        }
+        if self.slab.buffers[frame as usize] == NONE {
+            // Its writer has the page locked, so that zone reclaim for the slab cannot free it.
+            self.frames[frame as usize].flags |= flag::LOCKED;
+            let slab = self.slab_alloc(cx, Kind::BufferHead);
+            self.frames[frame as usize].flags &= !flag::LOCKED;
+            self.slab.buffers[frame as usize] = slab;
+        }
+    }
+
+    /// Frees the buffer of a page that is about to be freed (`try_to_free_buffers`).
+    #[inline]
+    pub(super) fn free_buffers(&mut self, cx: &Cx, frame: u32) {
+        if let Some(buffer) = self.slab.buffers.get_mut(frame as usize)
+            && *buffer != NONE
+        {
+            let slab = std::mem::replace(buffer, NONE);
+            self.slab_free(cx, Kind::BufferHead, slab);
+        }
+    }
+}
+
+/// Whether a frame is of a partial slab that still has this turn.
+fn holds(f: &Frame, turn: u32) -> bool {
+    is_slab(f) && f.at == turn
+}
+
+#[cfg(test)]
+mod tests {
+    use lotsfree_kernel_files::counters::vmstat;
+    use lotsfree_workload::{How, Policy};
+
+    use super::super::{RaState, Read, Write};
+    use super::*;
+    use crate::Generation;
+
+    /// A machine of 64 MiB that writes a file of `pages` pages. Returns it, the task and the file.
+    fn written(filesystem: Filesystem, pages: u32) -> (Mm, Cx, u32) {
+        let generation = Generation::linux_6_1();
+        let config = Config { filesystem, instant_reads: true, ..Config::new(generation, vec![1 << 14]) };
+        let mut mm = Mm::new(&config);
+        let (process, task) = (mm.create_process(Policy::Local), mm.create_task());
+        let mut cx = Cx::new(task, 0, process, 0);
+        let file = mm.declare_file(pages, false);
+        let mut write = Write::new(0, pages * 4096, How::Buffered);
+        while write.poll(&mut mm, &mut cx, file).is_err() {
+            (cx.start, cx.spent) = (cx.now() + 1_000_000, 0);
+        }
+        (mm, cx, file)
+    }
+
+    fn slab_pages(mm: &Mm) -> u64 {
+        mm.zones.iter().map(|zone| zone.stat[Stat::SlabReclaimable as usize]).sum()
+    }
+
+    #[test]
+    fn a_page_that_is_written_has_a_buffer_and_a_share_of_a_node() {
+        // 26 slabs of 39 buffers, and 1000 / 64 nodes at 7 to a slab of one page on a machine of one CPU.
+        let (mut mm, mut cx, file) = written(Filesystem::Ext4, 1000);
+        let nodes = mm.slab.caches[Kind::Node as usize].objects;
+        let of_nodes = (1000u64.div_ceil(64)).div_ceil(nodes.into()) << mm.slab.caches[1].order;
+        assert_eq!(slab_pages(&mm), 26 + of_nodes);
+        assert_eq!(mm.check(), Ok(()));
+        // XFS has no buffers.
+        assert_eq!(slab_pages(&written(Filesystem::Xfs, 1000).0), of_nodes);
+        // Without the file, what is left are slabs that a CPU or a node keeps.
+        mm.delete_file(&mut cx, file).unwrap();
+        assert!(slab_pages(&mm) <= 2 * (MIN_PARTIAL as u64 + 1), "{}", slab_pages(&mm));
+        assert_eq!(mm.check(), Ok(()));
+    }
+
+    #[test]
+    fn nodes_that_hold_shadows_alone_are_few() {
+        // A machine of 64 MiB reads 4 GiB once, so that nearly all of it is evicted.
+        let mut mm =
+            Mm::new(&Config { instant_reads: true, ..Config::new(Generation::linux_6_1(), vec![1 << 14]) });
+        let (process, task) = (mm.create_process(Policy::Local), mm.create_task());
+        let (mut cx, mut ra) = (Cx::new(task, 0, process, 0), RaState::default());
+        let file = mm.declare_file(1 << 20, true);
+        for page in 0u64..1 << 20 {
+            let mut read = Read::new(page * 4096, 4096, How::Buffered);
+            while read.poll(&mut mm, &mut cx, file, &mut ra).is_err() {}
+        }
+        // One for 8 pages in memory, and as many as reclaim adds until it looks again.
+        let (nodes, pages) = (mm.tree.count, 1 << 14);
+        assert!((pages / 16..pages / 4).contains(&nodes), "{nodes}");
+        assert!(mm.events[vmstat::workingset_nodereclaim] > 10_000);
+        assert_eq!(mm.check(), Ok(()));
+    }
+
+    #[test]
+    fn until_it_is_settled_slabs_take_the_place_of_the_kernel_s_pages() {
+        let used = |settled| {
+            let config = Config {
+                settled,
+                kernel_pages: Some(vec![1000]),
+                ..Config::new(Generation::linux_6_1(), vec![1 << 14])
+            };
+            let mut mm = Mm::new(&config);
+            let (process, task) = (mm.create_process(Policy::Local), mm.create_task());
+            let mut cx = Cx::new(task, 0, process, 0);
+            let file = mm.declare_file(1000, false);
+            let mut write = Write::new(0, 4_096_000, How::Buffered);
+            while write.poll(&mut mm, &mut cx, file).is_err() {
+                (cx.start, cx.spent) = (cx.now() + 1, 0);
+            }
+            assert_eq!(mm.check(), Ok(()));
+            let own: u64 = mm.zones.iter().map(|zone| zone.stat[Stat::SlabUnreclaimable as usize]).sum();
+            (own, own + slab_pages(&mm))
+        };
+        assert_eq!(used(0).0, 1000);
+        assert_eq!(used(u64::MAX).1, 1000);
+    }
+
+    #[test]
+    fn slabs_are_as_large_as_slabinfo_says() {
+        // Objects of a slab and pages of a slab on machines of 2, 4 and 64 CPUs.
+        let of = |kind: Kind, cpus| {
+            let order = slab_order(kind.size(), cpus);
+            ((PAGE << order) / kind.size(), 1 << order)
+        };
+        assert_eq!([2, 4, 64].map(|cpus| of(Kind::BufferHead, cpus)), [(39, 1); 3]);
+        assert_eq!([2, 4, 64].map(|cpus| of(Kind::Node, cpus)), [(14, 2), (28, 4), (56, 8)]);
+    }
+}
