@@ -128,6 +128,7 @@ pub(crate) fn operations(data: &[u8]) {
         swap_on_disk: bytes.next() % 2 == 0,
         filesystem: Filesystem::ALL[bytes.next() as usize % Filesystem::ALL.len()],
         kernel_pages: Some(vec![200 / nodes as u64; nodes]),
+        settled: 1_000_000_000,
         reserved_pages: None,
         pagesets: Vec::new(),
         instant_reads: bytes.next() % 2 == 0,

@@ -6,6 +6,10 @@
 //! page takes one of another type, from the largest free block, and if it can the whole pageblock
 //! (`__rmqueue_fallback`). Whenever it cannot have a free block of a whole pageblock, the zone's watermarks
 //! are boosted, so that kswapd keeps more free and the next such request finds one (5.0, 1c30844d2dfe).
+//!
+//! Of the kernel's own requests there are those for slabs (`slab.rs`). Not modelled: what it takes that can
+//! neither be moved nor reclaimed while programs run (page tables, network buffers), so that ZONE_DMA, which
+//! is rarely used for slabs, is boosted less often than in a kernel; the high-atomic reserve.
 
 use super::frame::{BLOCK, Frame, Frames, NONE, flag, list};
 use super::mmzone::Zone;

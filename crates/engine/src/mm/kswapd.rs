@@ -18,7 +18,7 @@ pub(crate) struct KswapdState {
     /// Whether it was woken since it last looked.
     woken: bool,
     failures: u32,
-    /// The highest zone that somebody wants pages of who called for it since (`kswapd_highest_zoneidx`).
+    /// The highest zone of which a caller has wanted pages since the last run (`kswapd_highest_zoneidx`).
     highest: Option<usize>,
     /// The highest zone that the last run reclaimed; `None` before the first.
     last: Option<usize>,
@@ -327,7 +327,7 @@ impl Mm {
         }
         let Some(end) = end else { return false };
         if self.generation.lru_per_node {
-            // For a boost, nothing is written or swapped out, and priorities stay high.
+            // For a boost, nothing is written or swapped out, and the priority does not go below 10.
             let least = DEF_PRIORITY - 2;
             let may_write = self.tuning.laptop_mode == 0 && run.boost == 0;
             run.scan.may_writepage = may_write || run.scan.priority < least;

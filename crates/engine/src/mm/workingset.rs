@@ -81,7 +81,7 @@ pub(crate) struct Nodes {
     shadow_nodes: VecDeque<u32>,
     /// `workingset_nodes`
     pub(super) count: u64,
-    /// What shrinking left to do (`nr_deferred`).
+    /// Nodes that the shrinker has not got to yet (`nr_deferred`).
     deferred: u64,
 }
 
