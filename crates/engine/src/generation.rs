@@ -215,6 +215,9 @@ pub struct Generation {
     pub dirty: DirtyRules,
     /// What a request takes that finds no free page of its migrate type.
     pub fallback: Fallback,
+    /// The slabs of the page cache are modelled. Older kernels have them too, but for those they were not
+    /// compared with a kernel yet.
+    pub cache_slabs: bool,
     /// LRU lists belong to the node, otherwise to the zone (4.8, 599d0c954f91).
     pub lru_per_node: bool,
     /// The policy that decides which pages stay in memory.
@@ -417,6 +420,7 @@ impl Generation {
             pcp: OLD_PCP,
             dirty: RHEL_6_DIRTY,
             fallback: Fallback::Remainder,
+            cache_slabs: false,
             lru_per_node: false,
             policy: &TwoLists,
             lru_gen: LruGen::LINUX_6_1,
@@ -542,6 +546,7 @@ impl Generation {
     pub const fn linux_4_4() -> Self {
         Generation {
             name: "linux-4.4",
+            cache_slabs: true,
             unreclaimable_mark: false,
             rules: Rules::linux_4_4(),
             dirty: known_dirty(&Rules::linux_4_4()),

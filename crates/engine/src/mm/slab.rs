@@ -3,7 +3,8 @@
 //!
 //! They matter because they take pages of their own, which cannot be moved and are of their own migrate type
 //! (`free_area.rs`). Objects share slabs of one or more pages; a slab is freed when its last object is.
-//! Not modelled: dentries, inodes and whatever else the kernel has, which stays as it was when the run began.
+//! Not modelled: dentries, inodes and whatever else the kernel has, which stays as it was when the run began;
+//! and the slabs of kernels before 4.4 (`Generation::cache_slabs`).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -142,8 +143,11 @@ pub(super) fn is_slab(f: &Frame) -> bool {
 }
 
 impl Mm {
-    /// Allocates an object, and returns its slab; [`NONE`] if there is no page for it (`slab_alloc`).
+    /// Allocates an object, and returns its slab; [`NONE`] if there is none (`slab_alloc`).
     pub(super) fn slab_alloc(&mut self, cx: &mut Cx, kind: Kind) -> u32 {
+        if !self.generation.cache_slabs {
+            return NONE;
+        }
         let (cpu, node) = (self.list_of_cpu(cx.cpu), self.node_of_cpu(cx.cpu));
         let current = self.slab.caches[kind as usize].current[cpu];
         let has_room = |mm: &Mm, slab: u32| {
@@ -291,7 +295,8 @@ impl Mm {
     /// buffers (`create_empty_buffers`).
     #[inline]
     pub(super) fn create_buffers(&mut self, cx: &mut Cx, frame: u32) {
-        if !matches!(self.filesystem, Filesystem::Ext3 | Filesystem::Ext4) {
+        let has_buffers = matches!(self.filesystem, Filesystem::Ext3 | Filesystem::Ext4);
+        if !has_buffers || !self.generation.cache_slabs {
             return;
         }
         if self.slab.buffers.len() < self.frames.len() {
