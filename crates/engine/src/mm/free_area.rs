@@ -227,6 +227,12 @@ impl FreeArea {
         }
     }
 
+    /// Moves a free block to the list of a type (`move_to_free_list`).
+    fn move_to(&mut self, frames: &mut Frames, frame: u32, order: usize, kind: MigrateType) {
+        self.del(frames, frame);
+        self.add_tail(frames, frame, order, kind);
+    }
+
     /// Moves the free blocks of a pageblock to the lists of a type (`move_freepages_block`), if `to` names
     /// one. Returns the numbers of its free pages and of its pages on LRU lists.
     fn pageblock(&mut self, frames: &mut Frames, frame: u32, to: Option<MigrateType>) -> (u32, u32) {
@@ -240,8 +246,7 @@ impl FreeArea {
                 continue;
             };
             if let Some(kind) = to {
-                self.del(frames, at);
-                self.add_tail(frames, at, order, kind);
+                self.move_to(frames, at, order, kind);
             }
             free += 1 << order;
             at += 1 << order;
@@ -304,6 +309,13 @@ impl Zone {
             left -= part;
         }
         self.free -= count - u64::from(left);
+    }
+
+    /// Frees a block past the CPUs' lists (`free_one_page`).
+    pub(super) fn free_one_page(&mut self, frames: &mut Frames, frame: u32, order: usize) {
+        let kind = frames.migrate_type(frame);
+        self.area.free_one(frames, frame, order, kind);
+        self.free += 1 << order;
     }
 
     /// Takes a block off the free lists (`__rmqueue`).
@@ -421,8 +433,7 @@ impl Zone {
                 return;
             }
         }
-        self.area.del(frames, frame);
-        self.area.add_tail(frames, frame, order, kind);
+        self.area.move_to(frames, frame, order, kind);
     }
 
     /// Turns the pageblock of a free block into one of a type, if most of it is free or of that type already.
@@ -436,8 +447,7 @@ impl Zone {
         let old = frames.migrate_type(frame);
         if order >= PAGEBLOCK_ORDER {
             frames.set_migrate_type(frame, 1 << order, kind);
-            self.area.del(frames, frame);
-            self.area.add_tail(frames, frame, order, kind);
+            self.area.move_to(frames, frame, order, kind);
             return true;
         }
         self.boost_watermark();
@@ -494,8 +504,7 @@ mod tests {
         }
         for frame in first..first + free {
             mm.frames[frame as usize].flags &= flag::ZONE;
-            zone.area.free_one(&mut mm.frames, frame, 0, MigrateType::Movable);
-            zone.free += 1;
+            zone.free_one_page(&mut mm.frames, frame, 0);
         }
         (mm, first)
     }

@@ -281,10 +281,8 @@ impl Mm {
             self.frames[frame as usize].flags &= flag::ZONE;
         }
         self.events[vmstat::pgfree] += 1 << order;
-        let kind = self.frames.migrate_type(frame);
         let zone = &mut self.zones[self.frames[frame as usize].zone()];
-        zone.area.free_one(&mut self.frames, frame, order, kind);
-        zone.free += 1 << order;
+        zone.free_one_page(&mut self.frames, frame, order);
     }
 
     /// Gives all pages of all lists back (`drain_all_pages`).

@@ -252,9 +252,7 @@ impl Mm {
             let f = &mut self.frames[frame as usize];
             f.flags &= flag::ZONE;
             let zone = &mut self.zones[f.zone()];
-            let kind = self.frames.migrate_type(frame);
-            zone.area.free_one(&mut self.frames, frame, 0, kind);
-            zone.free += 1;
+            zone.free_one_page(&mut self.frames, frame, 0);
             zone.stat[Stat::SlabUnreclaimable as usize] -= 1;
             self.slab.replaced += 1;
         }
