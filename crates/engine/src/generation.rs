@@ -218,6 +218,8 @@ pub struct Generation {
     /// The slabs of the page cache are modelled. Older kernels have them too, but for those they were not
     /// compared with a kernel yet.
     pub cache_slabs: bool,
+    /// Nodes of swap that hold shadows alone are counted and reclaimed with those of files (6.3, 5649d113ffce).
+    pub swap_shadow_nodes: bool,
     /// LRU lists belong to the node, otherwise to the zone (4.8, 599d0c954f91).
     pub lru_per_node: bool,
     /// The policy that decides which pages stay in memory.
@@ -421,6 +423,7 @@ impl Generation {
             dirty: RHEL_6_DIRTY,
             fallback: Fallback::Remainder,
             cache_slabs: false,
+            swap_shadow_nodes: false,
             lru_per_node: false,
             policy: &TwoLists,
             lru_gen: LruGen::LINUX_6_1,
@@ -623,6 +626,7 @@ impl Generation {
             pcp: known_pcp(&Rules::linux_6_12()),
             dirty: known_dirty(&Rules::linux_6_12()),
             fallback: Fallback::BlockOrPage,
+            swap_shadow_nodes: true,
             balance: Balance::WeightedCost,
             lru_gen: LruGen::LINUX_6_12,
             fault_around: Some(MmapHit::Fresh),

@@ -10,6 +10,7 @@ use super::object::RUN;
 use super::slab::is_slab;
 use super::swap::CLUSTER;
 use super::vmstat::{STATS, Stat};
+use super::workingset::Tree;
 
 /// Returns `Err` with a message unless the condition holds.
 macro_rules! ensure {
@@ -78,26 +79,21 @@ impl Mm {
             *used.entry(slab).or_default() += 1;
         }
         let mut alone = 0;
-        for (at, node) in (0u32..).zip(&self.tree.nodes) {
-            let (mut pages, mut shadows) = (0, 0);
-            let owner = self.objects.get(self.objects.owner(at * RUN));
-            if owner.is_some_and(|object| object.live && object.file) {
-                for slot in at * RUN..(at + 1) * RUN {
-                    let e = self.entries[slot as usize];
-                    pages += u8::from(entry::frame(e).is_some());
-                    shadows += u8::from(self.is_shadow(e));
+        for tree in Tree::ALL {
+            for (at, node) in (0u32..).zip(&self.tree.nodes[tree as usize]) {
+                let (pages, shadows) = self.held_by_node(tree, at);
+                ensure!(
+                    (node.holds.pages(), node.holds.shadows()) == (pages, shadows),
+                    "node {at} of {tree:?} counts {} pages and {} shadows and has {pages} and {shadows}",
+                    node.holds.pages(),
+                    node.holds.shadows()
+                );
+                let counts = tree == Tree::Files || self.generation.swap_shadow_nodes;
+                alone += u64::from(counts && pages == 0 && shadows > 0);
+                if node.slab != NONE {
+                    ensure!(pages > 0 || shadows > 0, "node {at} is empty and in slab {}", node.slab);
+                    *used.entry(node.slab).or_default() += 1;
                 }
-            }
-            ensure!(
-                (node.holds.pages(), node.holds.shadows()) == (pages, shadows),
-                "node {at} counts {} pages and {} shadows and has {pages} and {shadows}",
-                node.holds.pages(),
-                node.holds.shadows()
-            );
-            alone += u64::from(pages == 0 && shadows > 0);
-            if node.slab != NONE {
-                ensure!(pages > 0 || shadows > 0, "node {at} is empty and in slab {}", node.slab);
-                *used.entry(node.slab).or_default() += 1;
             }
         }
         ensure!(
@@ -114,6 +110,30 @@ impl Mm {
             );
         }
         Ok(())
+    }
+
+    /// The pages and the shadows that belong to a node.
+    fn held_by_node(&self, tree: Tree, at: u32) -> (u8, u8) {
+        let slots = at * RUN..(at + 1) * RUN;
+        let of_file = |slot: u32| {
+            let e = self.entries[slot as usize];
+            (entry::frame(e).is_some(), self.is_shadow(e))
+        };
+        let of_swap = |slot: u32| {
+            let in_use = slot < self.swap.total && self.swap.owner_of(slot) != NONE;
+            let e = if in_use { self.entries[self.swap.owner_of(slot) as usize] } else { entry::EMPTY };
+            (entry::frame(e).is_some(), in_use && entry::frame(e).is_none() && self.is_swap_shadow(slot))
+        };
+        let held: Vec<(bool, bool)> = match tree {
+            Tree::Swap => slots.map(of_swap).collect(),
+            Tree::Files => {
+                let owner = self.objects.get(self.objects.owner(slots.start));
+                let lives = owner.is_some_and(|object| object.live && object.file);
+                if lives { slots.map(of_file).collect() } else { Vec::new() }
+            }
+        };
+        let count = |of: fn(&(bool, bool)) -> bool| held.iter().filter(|held| of(held)).count() as u8;
+        (count(|held| held.0), count(|held| held.1))
     }
 
     fn settle(&self, places: &mut [Place], frame: u32, zone: usize, place: Place) -> Result<(), String> {

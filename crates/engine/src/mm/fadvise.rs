@@ -232,7 +232,7 @@ impl Mm {
                     self.drop_page(cx, frame);
                 }
                 entry::Is::Swap(swap) => {
-                    self.swap.release(swap);
+                    self.free_swap(cx, swap);
                     self.entries[slot as usize] = entry::EMPTY;
                 }
                 entry::Is::Shadow(_) | entry::Is::Empty => self.entries[slot as usize] = entry::EMPTY,

@@ -11,7 +11,7 @@ use super::page_alloc::Alloc;
 use super::policy::Arrival;
 use super::readahead::RaState;
 use super::vmstat::Stat;
-use super::workingset::Change;
+use super::workingset::{Change, Tree};
 use super::{Cx, Device, Done, Mm, Stop, Wait, WaitReason};
 use crate::generation::MmapHit;
 
@@ -144,7 +144,7 @@ impl Mm {
     /// A file's object, with nodes for it.
     pub(super) fn create_file(&mut self, pages: u32, backing: Backing) -> u32 {
         let number = self.objects.create(&mut self.entries, pages, backing);
-        self.tree.grow(self.entries.len());
+        self.tree.grow(Tree::Files, self.entries.len());
         number
     }
 
@@ -396,7 +396,7 @@ impl Mm {
                     busy += u32::from(!self.drop_page(cx, frame));
                 }
                 entry::Is::Swap(swap) => {
-                    self.swap.release(swap);
+                    self.free_swap(cx, swap);
                     self.entries[slot as usize] = entry::EMPTY;
                 }
                 _ => {}
@@ -425,7 +425,7 @@ impl Mm {
         }
         self.clear_dirty(frame);
         if f.has(flag::SWAPCACHE) {
-            self.delete_from_swap_cache(frame);
+            self.delete_from_swap_cache(cx, frame);
         }
         self.entries[f.slot as usize] = entry::EMPTY;
         if f.has(flag::ANON) {
@@ -598,7 +598,7 @@ impl Mm {
             entry::Is::Mapped(frame) => {
                 // A write to a page that was swapped in for reading makes its copy on swap stale.
                 fault.begin(self, cx);
-                self.own_page(frame);
+                self.own_page(cx, frame);
                 self.entries[slot as usize] |= entry::DIRTY | entry::ACCESSED;
                 Ok(())
             }
@@ -608,7 +608,7 @@ impl Mm {
                     fault.retry(self);
                     return Err(self.wait_locked(frame).into());
                 }
-                self.map_swapped_in(frame, slot, write);
+                self.map_swapped_in(cx, frame, slot, write);
                 Ok(())
             }
             entry::Is::Swap(swap) => self.swap_in(cx, fault, number, slot, swap),
@@ -632,7 +632,7 @@ impl Mm {
         fault.major = true;
         match entry::frame(self.entries[slot as usize]) {
             Some(frame) if !self.frames[frame as usize].has(flag::LOCKED) => {
-                self.map_swapped_in(frame, slot, fault.write);
+                self.map_swapped_in(cx, frame, slot, fault.write);
                 Ok(())
             }
             _ => Err(Wait::request(id, WaitReason::SwapIn).into()),
@@ -654,7 +654,7 @@ impl Mm {
     }
 
     /// Maps a page of the swap cache again.
-    pub(crate) fn map_swapped_in(&mut self, frame: u32, slot: u32, write: bool) {
+    pub(crate) fn map_swapped_in(&mut self, cx: &mut Cx, frame: u32, slot: u32, write: bool) {
         let f = self.frames[frame as usize];
         if f.has(flag::SWAP_RA) {
             self.frames[frame as usize].flags &= !flag::SWAP_RA;
@@ -668,7 +668,7 @@ impl Mm {
         }
         // If more than half of swap is in use, the slot is given back at once and the page is then dirty.
         if write || self.swap.is_half_full() {
-            self.own_page(frame);
+            self.own_page(cx, frame);
         }
         if write {
             self.entries[slot as usize] |= entry::DIRTY;
@@ -676,11 +676,11 @@ impl Mm {
     }
 
     /// Removes a page from the swap cache, unless it is being written. Its contents are then only in memory.
-    fn own_page(&mut self, frame: u32) {
+    fn own_page(&mut self, cx: &mut Cx, frame: u32) {
         let f = &mut self.frames[frame as usize];
         f.flags |= flag::DIRTY;
         if f.has(flag::SWAPCACHE) && !f.has(flag::WRITEBACK) {
-            self.delete_from_swap_cache(frame);
+            self.delete_from_swap_cache(cx, frame);
         }
     }
 

@@ -17,6 +17,7 @@ use super::policy::{Kept, Policy};
 use super::slab::Slab;
 use super::swap::Swap;
 use super::vmstat::{Blank, Events, STATS};
+use super::workingset::Nodes;
 use super::{Config, MOST_FRAMES, Mm};
 use crate::generation::SECTION;
 use crate::tuning::Tuning;
@@ -448,7 +449,7 @@ impl Mm {
             queues: WriteQueues::new(config),
             filesystem: config.filesystem,
             slab: Slab::new(config),
-            tree: Default::default(),
+            tree: Nodes::of(config),
             flights: Default::default(),
             outbox: Vec::new(),
             woken: Vec::new(),

@@ -33,6 +33,15 @@ pub(crate) enum Kind {
     Node,
 }
 
+/// How an object is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gfp {
+    /// By a task that may reclaim and wakes kswapd (`GFP_KERNEL`, `GFP_NOFS`).
+    Kernel,
+    /// In reclaim itself, from half of what the min watermark keeps (`__GFP_HIGH | __GFP_NOMEMALLOC`).
+    High,
+}
+
 impl Kind {
     pub(super) const ALL: [Kind; 2] = [Kind::BufferHead, Kind::Node];
 
@@ -144,7 +153,7 @@ pub(super) fn is_slab(f: &Frame) -> bool {
 
 impl Mm {
     /// Allocates an object, and returns its slab; [`NONE`] if there is none (`slab_alloc`).
-    pub(super) fn slab_alloc(&mut self, cx: &mut Cx, kind: Kind) -> u32 {
+    pub(super) fn slab_alloc(&mut self, cx: &mut Cx, kind: Kind, gfp: Gfp) -> u32 {
         if !self.generation.cache_slabs {
             return NONE;
         }
@@ -158,7 +167,7 @@ impl Mm {
         } else {
             let slab = match self.get_partial(kind, node) {
                 Some(slab) => slab,
-                None => self.new_slab(cx, kind),
+                None => self.new_slab(cx, kind, gfp),
             };
             self.slab.caches[kind as usize].current[cpu] = slab;
             slab
@@ -219,10 +228,10 @@ impl Mm {
     }
 
     /// A slab without objects (`new_slab`).
-    fn new_slab(&mut self, cx: &mut Cx, kind: Kind) -> u32 {
+    fn new_slab(&mut self, cx: &mut Cx, kind: Kind, gfp: Gfp) -> u32 {
         let order = self.slab.caches[kind as usize].order;
         let mine = cx.pages;
-        let slab = self.alloc_kernel_pages(cx, order);
+        let slab = self.alloc_kernel_pages(cx, order, gfp);
         // These are the kernel's pages, not the caller's.
         cx.pages = mine;
         let Some(slab) = slab else { return NONE };
@@ -260,28 +269,36 @@ impl Mm {
 
     /// Takes reclaimable pages for the kernel, which does not wait for them: a page of users that needs them
     /// was allocated just before.
-    fn alloc_kernel_pages(&mut self, cx: &mut Cx, order: usize) -> Option<u32> {
+    fn alloc_kernel_pages(&mut self, cx: &mut Cx, order: usize, gfp: Gfp) -> Option<u32> {
         let kind = MigrateType::Reclaimable;
         let preferred = self.node_of_cpu(cx.cpu);
         let ac = AllocContext { preferred, allowed: u64::MAX, write_cache: false, interleaved: false, kind };
-        if order == 0
+        if (order, gfp) == (0, Gfp::Kernel)
             && let Some(frame) = self.alloc_page_light(cx, &ac)
         {
             return Some(frame);
         }
         cx.spend(self.costs.alloc);
         let request = Request { order: order as u8, ..self.generation.request(kind) };
-        for wmark in [Some(Watermark::Low), Some(Watermark::Min), None] {
+        let wmarks: &[_] = match gfp {
+            Gfp::Kernel => &[Some((Watermark::Low, 1)), Some((Watermark::Min, 1)), None],
+            Gfp::High => &[Some((Watermark::Low, 1)), Some((Watermark::Min, 2))],
+        };
+        for wmark in wmarks {
             for at in 0..self.nodes[preferred].zonelist.len() {
                 let index = self.nodes[preferred].zonelist[at];
                 let zone = &mut self.zones[index];
-                let open = |wmark| zone.passes(zone.wmark_pages(wmark) + (1 << order) - 1, HIGHEST);
+                let open = |(wmark, part)| {
+                    zone.passes(zone.wmark_pages(wmark).div_ceil(part) + (1 << order) - 1, HIGHEST)
+                };
                 if !wmark.is_none_or(open) {
                     continue;
                 }
                 if let Some(frame) = zone.rmqueue(&mut self.frames, request) {
                     self.events[PGALLOC[zone.index()]] += 1 << order;
-                    self.wake_for_boost(index);
+                    if gfp == Gfp::Kernel {
+                        self.wake_for_boost(index);
+                    }
                     return Some(frame);
                 }
             }
@@ -303,7 +320,7 @@ impl Mm {
         if self.slab.buffers[frame as usize] == NONE {
             // Its writer has the page locked, so that zone reclaim for the slab cannot free it.
             self.frames[frame as usize].flags |= flag::LOCKED;
-            let slab = self.slab_alloc(cx, Kind::BufferHead);
+            let slab = self.slab_alloc(cx, Kind::BufferHead, Gfp::Kernel);
             self.frames[frame as usize].flags &= !flag::LOCKED;
             self.slab.buffers[frame as usize] = slab;
         }

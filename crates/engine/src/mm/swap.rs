@@ -8,7 +8,9 @@ use rustc_hash::FxHashMap;
 use super::frame::{NONE, entry, flag};
 use super::page_alloc::Alloc;
 use super::policy::Arrival;
+use super::slab::Gfp;
 use super::vmstat::Stat;
+use super::workingset::Change;
 use super::{Config, Cx, Device, IoRequest, Mm, Stop, footprint};
 
 /// SWAPFILE_CLUSTER
@@ -137,7 +139,7 @@ impl Swap {
     }
 
     /// Gives a slot back.
-    pub(crate) fn release(&mut self, slot: u32) {
+    fn release(&mut self, slot: u32) {
         debug_assert_ne!(self.owner[slot as usize], NONE);
         self.owner[slot as usize] = NONE;
         self.cluster_free[(slot / CLUSTER) as usize] += 1;
@@ -173,9 +175,10 @@ impl Swap {
 
 impl Mm {
     /// Gives an anonymous page a slot and enters it into the swap cache (`add_to_swap`).
-    pub(crate) fn add_to_swap(&mut self, cx: &Cx, frame: u32) -> bool {
+    pub(crate) fn add_to_swap(&mut self, cx: &mut Cx, frame: u32) -> bool {
         let owner = self.frames[frame as usize].slot;
         let Some(slot) = self.swap.take(cx.cpu, owner) else { return false };
+        self.update_swap_node(cx, slot, Change::Added { shadow: false }, Gfp::High);
         self.swap.cache.insert(frame, slot);
         self.stat_add(frame, Stat::SwapCached);
         self.frames[frame as usize].flags |= flag::SWAPCACHE | flag::DIRTY;
@@ -183,16 +186,17 @@ impl Mm {
     }
 
     /// Removes a page from the swap cache and frees its slot (`delete_from_swap_cache`).
-    pub(crate) fn delete_from_swap_cache(&mut self, frame: u32) {
+    pub(crate) fn delete_from_swap_cache(&mut self, cx: &mut Cx, frame: u32) {
         if let Some(slot) = self.swap.cache.remove(&frame) {
             self.stat_sub(frame, Stat::SwapCached);
+            self.update_swap_node(cx, slot, Change::Removed { shadow: false }, Gfp::Kernel);
             self.swap.release(slot);
         }
         self.frames[frame as usize].flags &= !(flag::SWAPCACHE | flag::SWAP_RA);
     }
 
     /// Removes a page from memory; its contents stay on swap (`__remove_mapping` of a swap cache page).
-    pub(crate) fn leave_to_swap(&mut self, frame: u32, shadow: u32) {
+    pub(crate) fn leave_to_swap(&mut self, cx: &mut Cx, frame: u32, shadow: u32) {
         if let Some(slot) = self.swap.cache.remove(&frame) {
             self.stat_sub(frame, Stat::SwapCached);
             let owner = self.frames[frame as usize].slot;
@@ -201,8 +205,16 @@ impl Mm {
             if let Some(place) = self.swap.shadow.get_mut(slot as usize) {
                 *place = shadow;
             }
+            let shadow = self.is_swap_shadow(slot);
+            self.update_swap_node(cx, slot, Change::Removed { shadow }, Gfp::Kernel);
         }
         self.frames[frame as usize].flags &= !(flag::SWAPCACHE | flag::SWAP_RA);
+    }
+
+    /// Gives back the slot of a page that is not in memory (`swap_free`).
+    pub(crate) fn free_swap(&mut self, cx: &mut Cx, slot: u32) {
+        self.forget_swap_shadow(cx, slot);
+        self.swap.release(slot);
     }
 
     /// Starts to read the slot and its window. Returns the number of the request that reads the slot itself.
@@ -255,7 +267,7 @@ impl Mm {
         }
         batch.sort_unstable();
         for &(slot, frame) in &batch {
-            self.enter_swap_cache(frame, slot, slot == swap);
+            self.enter_swap_cache(cx, frame, slot, slot == swap);
             if let Some(evictions) = &mut self.evictions {
                 evictions.refaulted(cx.process, self.swap.owner_of(slot));
             }
@@ -285,7 +297,7 @@ impl Mm {
     }
 
     /// Enters a page that is being read from swap into the swap cache.
-    fn enter_swap_cache(&mut self, frame: u32, slot: u32, wanted: bool) {
+    fn enter_swap_cache(&mut self, cx: &mut Cx, frame: u32, slot: u32, wanted: bool) {
         let owner = self.swap.owner_of(slot);
         self.swap.cache.insert(frame, slot);
         self.stat_add(frame, Stat::SwapCached);
@@ -294,7 +306,8 @@ impl Mm {
         self.frames[frame as usize].flags |= flag::ANON | flag::SWAPCACHE | flag::LOCKED | readahead;
         self.entries[owner as usize] = entry::RESIDENT | frame;
         self.objects.at_mut(owner).held += 1;
-        let shadow = self.swap.shadow.get(slot as usize).copied().unwrap_or(0);
+        let shadow = self.swap.shadow.get_mut(slot as usize).map_or(0, std::mem::take);
+        self.update_swap_node(cx, slot, Change::Added { shadow: shadow != 0 }, Gfp::Kernel);
         let refault = shadow != 0 && self.workingset_refault(frame, shadow);
         self.generation.policy.insert(self, frame, Arrival::SwappedIn { refault });
     }

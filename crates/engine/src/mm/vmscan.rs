@@ -842,7 +842,7 @@ impl Mm {
         }
         let shadow = self.workingset_eviction(frame);
         if f.has(flag::ANON) {
-            self.leave_to_swap(frame, shadow);
+            self.leave_to_swap(cx, frame, shadow);
         } else {
             self.entries[f.slot as usize] = entry::SHADOW | shadow;
             let shadow = self.keeps_shadows();

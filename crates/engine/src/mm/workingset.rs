@@ -9,9 +9,9 @@
 //! aae466b0052e; `Generation::anon_refault`). A shadow lies in the page's own entry.
 //!
 //! The pages and shadows of a file are held by nodes, one for 64 of them (`lib/xarray.c`; those above the
-//! lowest are left out). A node that holds shadows alone may be reclaimed, and its shadows with it: a
-//! shrinker keeps no more such nodes than there are pages in memory divided by 8. The tree of a swap area has
-//! none here.
+//! lowest are left out), and so are those of a swap area, by their slots. A node that holds shadows alone may
+//! be reclaimed, and its shadows with it: a shrinker keeps no more such nodes than there are pages in memory
+//! divided by 8. Nodes of swap are among them from 6.3 on (5649d113ffce; `Generation::swap_shadow_nodes`).
 
 use std::collections::VecDeque;
 
@@ -21,14 +21,27 @@ use lotsfree_kernel_files::counters::vmstat;
 use super::frame::{NONE, entry, flag, list};
 use super::object::RUN;
 use super::policy::Shadow;
-use super::slab::Kind;
+use super::slab::{Gfp, Kind};
 use super::vmstat::Stat;
-use super::{Cx, Mm};
+use super::{Config, Cx, MOST_FRAMES, Mm};
 
 /// Objects that a shrinker is asked to free at a time (`SHRINK_BATCH`).
 const SHRINK_BATCH: u64 = 128;
 
-/// A node of a file's tree: 64 entries, and as many slots of an object.
+/// What the pages that a node holds belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tree {
+    /// The files; a node is for a run of slots.
+    Files,
+    /// The swap area; a node is for 64 of its slots.
+    Swap,
+}
+
+impl Tree {
+    pub(super) const ALL: [Tree; 2] = [Tree::Files, Tree::Swap];
+}
+
+/// A node of a tree: 64 entries, and as many slots of an object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     /// Its slab.
@@ -72,13 +85,13 @@ impl Held {
     }
 }
 
-/// The nodes of all files.
+/// The nodes of all trees.
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
-    /// By the number of the run of slots.
-    pub(super) nodes: Vec<Node>,
+    /// By [`Tree`] and the number of the run of slots.
+    pub(super) nodes: [Vec<Node>; 2],
     /// Nodes that hold shadows alone, the oldest first, and others that did.
-    shadow_nodes: VecDeque<u32>,
+    shadow_nodes: VecDeque<(Tree, u32)>,
     /// `workingset_nodes`
     pub(super) count: u64,
     /// Nodes that the shrinker has not got to yet (`nr_deferred`).
@@ -86,16 +99,25 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
+    /// No node yet.
+    pub(super) fn of(config: &Config) -> Self {
+        let mut nodes = Nodes::default();
+        nodes.grow(Tree::Swap, config.swap_pages.min(MOST_FRAMES) as usize);
+        nodes
+    }
+
     /// Makes room for the nodes of that many slots.
-    pub(super) fn grow(&mut self, slots: usize) {
-        if self.nodes.len() < slots / RUN as usize {
-            self.nodes.resize(slots / RUN as usize, Node::ABSENT);
+    pub(super) fn grow(&mut self, tree: Tree, slots: usize) {
+        let (nodes, wanted) = (&mut self.nodes[tree as usize], slots.div_ceil(RUN as usize));
+        if nodes.len() < wanted {
+            nodes.resize(wanted, Node::ABSENT);
         }
     }
 
     /// Bytes allocated.
     pub(super) fn bytes(&self) -> usize {
-        super::footprint::of(&self.nodes) + self.shadow_nodes.capacity() * size_of::<u32>()
+        self.nodes.iter().map(super::footprint::of).sum::<usize>()
+            + self.shadow_nodes.capacity() * size_of::<(Tree, u32)>()
     }
 }
 
@@ -128,44 +150,71 @@ impl Mm {
         self.keeps_shadows() && e != entry::ON_DISK && matches!(entry::is(e), entry::Is::Shadow(_))
     }
 
+    /// Whether a slot of swap holds the shadow of the page that was swapped out to it.
+    pub(super) fn is_swap_shadow(&self, slot: u32) -> bool {
+        self.swap.shadow.get(slot as usize).is_some_and(|&shadow| shadow != 0)
+    }
+
     /// Notes a change of a file's entry at its node, which comes with its first page and goes with its last
     /// entry (`workingset_update_node`).
     #[inline(always)]
     pub(super) fn update_node(&mut self, cx: &mut Cx, slot: u32, change: Change) {
-        let at = (slot / RUN) as usize;
-        let node = &mut self.tree.nodes[at];
+        self.update(cx, Tree::Files, slot, change, Gfp::Kernel);
+    }
+
+    /// The same of a slot of swap.
+    #[inline]
+    pub(super) fn update_swap_node(&mut self, cx: &mut Cx, slot: u32, change: Change, gfp: Gfp) {
+        self.update(cx, Tree::Swap, slot, change, gfp);
+    }
+
+    #[inline(always)]
+    fn update(&mut self, cx: &mut Cx, tree: Tree, slot: u32, change: Change, gfp: Gfp) {
+        let at = slot / RUN;
+        let node = &mut self.tree.nodes[tree as usize][at as usize];
         let before = node.holds;
         node.holds = before.after(change);
         // Most changes leave some pages.
         if before.pages() == 0 || node.holds.pages() == 0 {
-            self.node_changed(cx, at, before);
+            self.node_changed(cx, tree, at, before, gfp);
         }
     }
 
     #[cold]
-    fn node_changed(&mut self, cx: &mut Cx, at: usize, before: Held) {
+    fn node_changed(&mut self, cx: &mut Cx, tree: Tree, at: u32, before: Held, gfp: Gfp) {
         let alone = |holds: Held| holds.pages() == 0 && holds.shadows() > 0;
-        let node = &mut self.tree.nodes[at];
+        let node = &mut self.tree.nodes[tree as usize][at as usize];
         let after = node.holds;
-        self.tree.count = self.tree.count + u64::from(alone(after)) - u64::from(alone(before));
-        if alone(after) && !std::mem::replace(&mut node.listed, true) {
-            self.tree.shadow_nodes.push_back(at as u32);
+        if tree == Tree::Files || self.generation.swap_shadow_nodes {
+            self.tree.count = self.tree.count + u64::from(alone(after)) - u64::from(alone(before));
+            if alone(after) && !std::mem::replace(&mut node.listed, true) {
+                self.tree.shadow_nodes.push_back((tree, at));
+            }
         }
         if before == Held(0) {
-            self.tree.nodes[at].slab = self.slab_alloc(cx, Kind::Node);
+            let slab = self.slab_alloc(cx, Kind::Node, gfp);
+            self.tree.nodes[tree as usize][at as usize].slab = slab;
         } else if after == Held(0) {
             let slab = std::mem::replace(&mut node.slab, NONE);
             self.slab_free(cx, Kind::Node, slab);
         }
     }
 
-    /// Forgets the shadows of slots that an object gives up.
+    /// Forgets the shadows of slots that a file gives up.
     pub(super) fn forget_shadows(&mut self, cx: &mut Cx, slots: std::ops::Range<u32>) {
         for slot in slots {
             if self.is_shadow(self.entries[slot as usize]) {
                 self.entries[slot as usize] = entry::ON_DISK;
                 self.update_node(cx, slot, Change::Forgotten);
             }
+        }
+    }
+
+    /// Forgets the shadow of a slot of swap, if it holds one (`clear_shadow_from_swap_cache`).
+    pub(super) fn forget_swap_shadow(&mut self, cx: &mut Cx, slot: u32) {
+        if self.is_swap_shadow(slot) {
+            self.swap.shadow[slot as usize] = 0;
+            self.update_swap_node(cx, slot, Change::Forgotten, Gfp::Kernel);
         }
     }
 
@@ -197,13 +246,17 @@ impl Mm {
 
     /// Reclaims the oldest node that holds shadows alone (`shadow_lru_isolate`); `false` if there is none.
     fn reclaim_shadow_node(&mut self, cx: &mut Cx) -> bool {
-        while let Some(at) = self.tree.shadow_nodes.pop_front() {
-            let node = &mut self.tree.nodes[at as usize];
+        while let Some((tree, at)) = self.tree.shadow_nodes.pop_front() {
+            let node = &mut self.tree.nodes[tree as usize][at as usize];
             node.listed = false;
             if node.holds.pages() == 0 && node.holds.shadows() > 0 {
                 cx.spend(self.costs.scan);
                 self.events[vmstat::workingset_nodereclaim] += 1;
-                self.forget_shadows(cx, at * RUN..(at + 1) * RUN);
+                let slots = at * RUN..(at + 1) * RUN;
+                match tree {
+                    Tree::Files => self.forget_shadows(cx, slots),
+                    Tree::Swap => slots.for_each(|slot| self.forget_swap_shadow(cx, slot)),
+                }
                 return true;
             }
         }
