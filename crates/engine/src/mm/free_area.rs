@@ -63,6 +63,8 @@ pub(super) struct Request {
     pub(super) fallback: Fallback,
     /// It takes no more than whole pageblocks from other types (`ALLOC_NOFRAGMENT`).
     pub(super) nofragment: bool,
+    /// kswapd is woken if it boosts the watermarks (`ALLOC_KSWAPD`).
+    pub(super) wakes: bool,
 }
 
 /// The free lists of a zone. A free block is on its list by its first frame, which names the frames before
@@ -381,7 +383,7 @@ impl Zone {
                     (of, other) = (order..ORDERS).find_map(|of| Some((of, self.area.other(kind, of)?)))?;
                 }
                 let frame = self.area.heads[other as usize][of];
-                self.steal_suitable_fallback(frames, frame, of, kind, claims(of));
+                self.steal_suitable_fallback(frames, frame, of, request, claims(of));
                 Some(frame)
             }
             Fallback::BlockOrPage => {
@@ -392,7 +394,7 @@ impl Zone {
                             break;
                         }
                         let frame = self.area.heads[other as usize][of];
-                        if self.try_to_claim_block(frames, frame, of, kind) {
+                        if self.try_to_claim_block(frames, frame, of, request) {
                             return Some(frame);
                         }
                     }
@@ -417,14 +419,14 @@ impl Zone {
         frames: &mut Frames,
         frame: u32,
         order: usize,
-        kind: MigrateType,
+        Request { kind, wakes, .. }: Request,
         whole: bool,
     ) {
         let old = frames.migrate_type(frame);
         if order >= PAGEBLOCK_ORDER {
             frames.set_migrate_type(frame, 1 << order, kind);
         } else {
-            self.boost_watermark();
+            self.boost_watermark(wakes);
             if whole {
                 let (free, movable) = self.area.pageblock(frames, frame, Some(kind));
                 if is_mostly(free, movable, old, kind) {
@@ -442,7 +444,7 @@ impl Zone {
         frames: &mut Frames,
         frame: u32,
         order: usize,
-        kind: MigrateType,
+        Request { kind, wakes, .. }: Request,
     ) -> bool {
         let old = frames.migrate_type(frame);
         if order >= PAGEBLOCK_ORDER {
@@ -450,7 +452,7 @@ impl Zone {
             self.area.move_to(frames, frame, order, kind);
             return true;
         }
-        self.boost_watermark();
+        self.boost_watermark(wakes);
         let (free, movable) = self.area.pageblock(frames, frame, None);
         let claims = is_mostly(free, movable, old, kind);
         if claims {
@@ -460,11 +462,11 @@ impl Zone {
         claims
     }
 
-    /// Raises the watermarks by a pageblock, up to a limit (`boost_watermark`), and has kswapd woken.
-    fn boost_watermark(&mut self) {
+    /// Raises the watermarks by a pageblock, up to a limit (`boost_watermark`).
+    fn boost_watermark(&mut self, wakes: bool) {
         if self.max_boost > 0 {
             self.boost = (self.boost + u64::from(PAGEBLOCK)).min(self.max_boost);
-            self.boosted = true;
+            self.boosted |= wakes;
         }
     }
 }

@@ -42,7 +42,7 @@ pub(crate) struct PerCpuPages {
 impl Generation {
     /// A request for single pages of a type.
     pub(super) fn request(&self, kind: MigrateType) -> Request {
-        Request { kind, order: 0, fallback: self.fallback, nofragment: false }
+        Request { kind, order: 0, fallback: self.fallback, nofragment: false, wakes: true }
     }
 }
 

@@ -273,13 +273,13 @@ impl Mm {
         let kind = MigrateType::Reclaimable;
         let preferred = self.node_of_cpu(cx.cpu);
         let ac = AllocContext { preferred, allowed: u64::MAX, write_cache: false, interleaved: false, kind };
-        if (order, gfp) == (0, Gfp::Kernel)
-            && let Some(frame) = self.alloc_page_light(cx, &ac)
-        {
+        // A slab of several pages is tried without kswapd, because a smaller one would do (`allocate_slab`).
+        let wakes = (order, gfp) == (0, Gfp::Kernel);
+        if wakes && let Some(frame) = self.alloc_page_light(cx, &ac) {
             return Some(frame);
         }
         cx.spend(self.costs.alloc);
-        let request = Request { order: order as u8, ..self.generation.request(kind) };
+        let request = Request { order: order as u8, wakes, ..self.generation.request(kind) };
         let wmarks: &[_] = match gfp {
             Gfp::Kernel => &[Some((Watermark::Low, 1)), Some((Watermark::Min, 1)), None],
             Gfp::High => &[Some((Watermark::Low, 1)), Some((Watermark::Min, 2))],
@@ -296,7 +296,7 @@ impl Mm {
                 }
                 if let Some(frame) = zone.rmqueue(&mut self.frames, request) {
                     self.events[PGALLOC[zone.index()]] += 1 << order;
-                    if gfp == Gfp::Kernel {
+                    if wakes {
                         self.wake_for_boost(index);
                     }
                     return Some(frame);
