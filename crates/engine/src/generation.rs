@@ -218,7 +218,8 @@ pub struct Generation {
     /// The slabs of the page cache are modelled. Older kernels have them too, but for those they were not
     /// compared with a kernel yet.
     pub cache_slabs: bool,
-    /// Nodes of swap that hold shadows alone are counted and reclaimed with those of files (6.3, 5649d113ffce).
+    /// Nodes of swap that hold shadows alone are counted and reclaimed with those of files (6.3,
+    /// 5649d113ffce).
     pub swap_shadow_nodes: bool,
     /// LRU lists belong to the node, otherwise to the zone (4.8, 599d0c954f91).
     pub lru_per_node: bool,
