@@ -1,22 +1,27 @@
 //! [`Intervals`]: between which figures a kernel's lies where the model says some, by how far kernels'
 //! figures were from the model's in experiments.
+//!
+//! Each of the kernel's figures is held against that of every run of the model, because `sim` states an
+//! interval around a single run's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use lotsfree_scenario::Experiments;
 use serde::{Deserialize, Serialize};
 
-use crate::compare::{Group, Row};
+use crate::compare::{Group, Row, Table};
 use crate::measure::Unit;
 use crate::score::Stratum;
 use crate::validation::Validation;
 
-/// An interval leaves out one thirtieth of the kernels' figures at each end. One twentieth would be enough
-/// for the experiments that it was found by; new ones differ more, and nine of ten of their figures are to
-/// lie within.
-const ENDS: usize = 30;
+/// An interval leaves out one sixtieth of the ratios at each end. One twentieth would be enough for the
+/// experiments that it was found by; others differ more, and with a sixtieth nine of ten figures of an
+/// experiment lie in the intervals that all others make.
+const ENDS: usize = 60;
 /// Fewer figures have no ends.
 const FEWEST: usize = 19;
+/// Of the kernel's repeats, the smallest and the largest figure count.
+const ENDS_OF_A_RANGE: usize = 2;
 /// The column of a validation's tables that has the model's figures.
 const MODEL: usize = 1;
 /// A figure below four floors counts as next to nothing.
@@ -63,26 +68,41 @@ impl Interval {
     }
 
     /// Between all but one of [`ENDS`] at each end of some ratios; `None` if there are too few.
-    fn of((key, doing, little): &Place, floor: f64, ratios: &[f64]) -> Option<Self> {
-        let mut ratios = ratios.to_vec();
+    fn of((key, doing, little): &Place, found: &Found) -> Option<Self> {
+        let mut ratios = found.ratios.clone();
         ratios.sort_by(f64::total_cmp);
         let cut = ((ratios.len() + 1) / ENDS).max(1);
         let last = ratios.len().checked_sub(cut)?;
         let (low, high) = (*ratios.get(cut.checked_sub(1)?)?, *ratios.get(last)?);
-        (ratios.len() >= FEWEST).then(|| Interval {
+        let figures = ENDS_OF_A_RANGE * found.cases.len();
+        (figures >= FEWEST).then(|| Interval {
             key: key.clone(),
             doing: *doing,
             little: *little,
-            floor,
+            floor: found.floor,
             low: rounded(low, f64::floor),
             high: rounded(high, f64::ceil),
-            figures: ratios.len(),
+            figures,
         })
     }
 }
 
+/// A figure of the model, and what the ends of the kernel's range are multiples of it.
+type Times = (f64, [f64; ENDS_OF_A_RANGE]);
+
 /// Which interval a figure belongs to: its measure, what the model does, and whether it is next to nothing.
 type Place = (String, Option<Stratum>, bool);
+
+/// What was found of such figures.
+#[derive(Default)]
+struct Found {
+    /// The measure's floor.
+    floor: f64,
+    /// How many times the model's the kernels' figures are.
+    ratios: Vec<f64>,
+    /// The cases they are of, numbered.
+    cases: BTreeSet<usize>,
+}
 
 /// To three digits after the point, outwards.
 fn rounded(times: f64, to: fn(f64) -> f64) -> f64 {
@@ -111,24 +131,23 @@ impl Intervals {
     /// Of some experiments.
     pub fn of(all: &[&Validation]) -> Self {
         let mut found = Intervals::default();
-        let mut ratios: BTreeMap<Place, (f64, Vec<f64>)> = BTreeMap::new();
+        let mut places: BTreeMap<Place, Found> = BTreeMap::new();
         for of in all.iter().filter(|of| !of.compared.tables.is_empty()) {
             found.kernels.insert(of.generation.clone());
-            found.cases += of.compared.tables.len();
-            for table in &of.compared.tables {
-                let doing = Stratum::of_column(table, MODEL);
-                for row in &table.rows {
-                    let Some((model, times)) = times(row) else { continue };
+            for case in of.of_single_runs() {
+                found.cases += 1;
+                for (row, doing, (model, times)) in case.iter().flat_map(figures) {
                     for doing in [None, Some(doing)] {
                         let place = (row.key.clone(), doing, model < LITTLE * row.floor);
-                        ratios.entry(place).or_insert((row.floor, Vec::new())).1.extend(times);
+                        let of = places.entry(place).or_default();
+                        of.floor = row.floor;
+                        of.ratios.extend(times);
+                        of.cases.insert(found.cases);
                     }
                 }
             }
         }
-        let interval =
-            |(place, (floor, ratios)): (&Place, &(f64, Vec<f64>))| Interval::of(place, *floor, ratios);
-        found.all = ratios.iter().filter_map(interval).collect();
+        found.all = places.iter().filter_map(|(place, of)| Interval::of(place, of)).collect();
         found
     }
 
@@ -141,13 +160,12 @@ impl Intervals {
         of(Some(doing)).or_else(|| of(None))
     }
 
-    /// Figures of kernels in an experiment for which there is an interval, and how many of them lie in it.
+    /// Pairs of a kernel's figure and a run of the model in an experiment for which there is an interval, and
+    /// in how many of them the figure lies in it.
     pub fn coverage(&self, of: &Validation) -> (usize, usize) {
         let (mut all, mut within) = (0, 0);
-        for table in &of.compared.tables {
-            let doing = Stratum::of_column(table, MODEL);
-            for row in &table.rows {
-                let Some((model, times)) = times(row) else { continue };
+        for case in of.of_single_runs() {
+            for (row, doing, (model, times)) in case.iter().flat_map(figures) {
                 let Some(interval) = self.find(&row.key, doing, model) else { continue };
                 for times in times {
                     all += 1;
@@ -176,8 +194,14 @@ impl Intervals {
     }
 }
 
+/// The rows of a table that have an interval, with what the model does in it.
+fn figures(table: &Table) -> impl Iterator<Item = (&Row, Stratum, Times)> {
+    let doing = Stratum::of_column(table, MODEL);
+    table.rows.iter().filter_map(move |row| Some((row, doing, times(row)?)))
+}
+
 /// The model's figure, and how many times that the smallest and the largest of the kernel's are.
-fn times(row: &Row) -> Option<(f64, [f64; 2])> {
+fn times(row: &Row) -> Option<Times> {
     let (kernel, model) = (row.values.first().copied()??, row.values.get(MODEL).copied()??);
     let times = |figure: f64| (figure + row.floor) / (model.value + row.floor);
     has_interval(row).then(|| (model.value, [times(kernel.min), times(kernel.max)]))
@@ -189,13 +213,16 @@ mod tests {
 
     #[test]
     fn an_interval_leaves_out_its_ends() {
-        let ratios: Vec<f64> = (1..=99).map(f64::from).collect();
         let place = ("swap_in_bytes".to_owned(), None, false);
-        let found = Interval::of(&place, 10.0, &ratios).unwrap();
-        assert_eq!((found.low, found.high, found.figures), (3.0, 97.0, 99));
-        let few = Interval::of(&place, 10.0, &ratios[..19]).unwrap();
+        let of = |ratios: u32, cases: usize| {
+            let ratios = (1..=ratios).map(f64::from).collect();
+            Interval::of(&place, &Found { floor: 10.0, ratios, cases: (0..cases).collect() })
+        };
+        let found = of(179, 10).unwrap();
+        assert_eq!((found.low, found.high, found.figures), (3.0, 177.0, 20));
+        let few = of(19, 10).unwrap();
         assert_eq!((few.low, few.high), (1.0, 19.0));
-        assert_eq!(Interval::of(&place, 10.0, &ratios[..18]), None);
+        assert_eq!(of(179, 9), None, "however many runs of the model there are");
     }
 
     #[test]

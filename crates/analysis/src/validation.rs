@@ -1,13 +1,15 @@
 //! How far the model is from kernels: [`Validation`]s, which are kept.
 //!
 //! ```text
-//! a kernel's runs ──▶ Measured ─┐
-//!                               ├──▶ Trial, with its conditions ──▶ Validation (a record) ──▶ the pages
-//! its model's run ──▶ Measured ─┘
+//! a kernel's runs ───▶ Measured ─┐
+//!                                ├──▶ Trial, with its conditions ──▶ Validation (a record) ──▶ the pages
+//! its model's runs ──▶ Measured ─┘
 //! ```
 //!
 //! A record has what each run of the kernel measured and all that the model has to be told. A later model is
-//! compared with it without the kernel, and more repeats of the kernel are added to it.
+//! compared with it without the kernel, and more repeats of the kernel are added to it. Programs
+//! start a little apart in each of the model's runs: where much depends on chance, one run says little, and
+//! their median is compared.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -41,7 +43,7 @@ pub struct Validation {
     pub costs: Record,
     /// The variants.
     pub trials: Vec<Trial>,
-    /// The kernel compared with the model, as far as that has run.
+    /// The kernel compared with the median of the model's runs, as far as those are there.
     pub compared: Compared,
     /// Pictures that were made with it, in the order in which they are shown. They are not kept.
     pub pictures: Vec<Drawn>,
@@ -56,7 +58,7 @@ pub struct Trial {
     pub conditions: Conditions,
     /// What each of the kernel's runs measured.
     pub kernel: Measured,
-    /// What the model's run measured; `None` until it has run.
+    /// What each of the model's runs measured; `None` until it has run.
     pub model: Option<Measured>,
 }
 
@@ -324,10 +326,22 @@ impl Validation {
     /// Of trials; pictures are added by the caller. `costs` says on what machine the kernel runs.
     pub fn of(experiment: String, generation: String, costs: Record, trials: Vec<Trial>) -> Self {
         let emulated = costs.provenance.accelerator.as_ref().is_some_and(|accelerator| accelerator != "kvm");
-        let pairs = trials.iter().filter_map(|trial| Some((&trial.kernel, trial.model.as_ref()?)));
-        let compared = Compared::of_pairs(pairs);
+        let middle = |trial: &Trial| Some(trial.model.as_ref()?.middle());
+        let models: Vec<Option<Measured>> = trials.iter().map(middle).collect();
+        let pairs = trials.iter().zip(&models);
+        let compared =
+            Compared::of_pairs(pairs.filter_map(|(trial, model)| Some((&trial.kernel, model.as_ref()?))));
         let (release, pictures) = (String::new(), Vec::new());
         Validation { experiment, generation, release, emulated, costs, trials, compared, pictures }
+    }
+
+    /// The kernel of each trial beside every single run of its model.
+    pub fn of_single_runs(&self) -> impl Iterator<Item = Vec<Table>> {
+        self.trials.iter().filter_map(|trial| {
+            let model = trial.model.as_ref()?;
+            let beside = |place| Table::beside(&trial.kernel, &model.of_run(place));
+            Some((0..model.column.repeats).map(beside).collect())
+        })
     }
 
     /// Adds a run of the kernel to a trial, or as the next trial. The first run of a trial says what the

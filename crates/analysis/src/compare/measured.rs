@@ -72,6 +72,21 @@ impl Measured {
         Some(Measured { title, scenario, variant, sweep, column, remarks, measures })
     }
 
+    /// The same with the median of the runs as the only figure of each measure.
+    pub fn middle(&self) -> Self {
+        self.reduced(|figures| Some(figures.span()?.value))
+    }
+
+    /// What one of the runs measured; nothing if there are not so many.
+    pub fn of_run(&self, place: usize) -> Self {
+        self.reduced(|figures| figures.values.get(place).copied().flatten())
+    }
+
+    fn reduced(&self, one: impl Fn(&Figures) -> Option<f64>) -> Self {
+        let reduce = |of: &Figures| Figures { measure: of.measure.clone(), values: vec![one(of)] };
+        Measured { measures: self.measures.iter().map(reduce).collect(), ..self.clone() }
+    }
+
     /// Adds repeats of the same thing.
     pub fn extend(&mut self, more: Measured) {
         let (had, new) = (self.column.repeats, more.column.repeats);
@@ -98,7 +113,7 @@ impl Figures {
 
 impl Table {
     /// Two things side by side: the measures that both have, by the first as the reference.
-    fn beside(reference: &Measured, other: &Measured) -> Self {
+    pub(crate) fn beside(reference: &Measured, other: &Measured) -> Self {
         let row = |of: &Figures| {
             let found = other.measures.iter().find(|one| one.measure.key == of.measure.key)?;
             Some(Row::of(of.measure.clone(), vec![of.span(), found.span()]))

@@ -21,6 +21,13 @@ use crate::{output, places, scenarios, sim};
 
 /// How often a run is tried: an emulated machine may hang while it boots.
 const TRIES: u32 = 2;
+/// Runs of the model of a case. Where much depends on chance, one says little.
+const MODELS: u64 = 5;
+/// Programs start up to so many nanoseconds later in one run than in another, as no two runs of a kernel
+/// begin alike.
+const APART: u64 = 10_000_000;
+/// How much later each does than the one before; a prime, so that no two of them stay together.
+const STRIDE: u64 = 7_919_000;
 /// Names of the pictures that the tables show of each experiment.
 const PICTURES: [&str; 2] = ["free", "lists"];
 /// Number of variants whose pictures are shown.
@@ -136,6 +143,16 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     output::save(path, Access::Umask, text.as_bytes())
 }
 
+/// The case whose programs start a little later, each by another part of [`APART`]. All else is the same: a
+/// seed says which pages programs touch, and kernels' repeats have the same seed.
+fn apart(case: &Case, number: u64) -> Case {
+    let mut case = case.clone();
+    for (place, actor) in (1..).zip(&mut case.actors) {
+        actor.start.0 += number * place * STRIDE % APART;
+    }
+    case
+}
+
 /// One experiment on one kernel.
 struct Bench<'a> {
     arguments: &'a ValidateArgs,
@@ -192,15 +209,17 @@ impl Bench<'_> {
         for ((mut case, place), trial) in cases.iter().cloned().zip(places).zip(&kernel.trials) {
             case.calibrate(&kernel.costs)?;
             case.machine.take(trial.conditions.clone(), Some(&kernel.costs));
-            jobs.push((case, place));
+            jobs.extend(
+                (0..MODELS).map(|number| (apart(&case, number), place.join((number + 1).to_string()))),
+            );
         }
         let models = sim::simulate_all(jobs, self.signals)?;
         if self.signals.came() {
             return Ok(None);
         }
         let mut validation = kernel;
-        for (trial, model) in validation.trials.iter_mut().zip(&models) {
-            trial.model = Measured::of(std::slice::from_ref(model));
+        for (trial, runs) in validation.trials.iter_mut().zip(models.chunks(MODELS as usize)) {
+            trial.model = Measured::of(runs);
         }
         self.keep(&validation)?;
         Ok(Some(self.draw(&cases, &models)?))
@@ -344,7 +363,8 @@ impl Bench<'_> {
         let above = cases.iter().zip(places).take(DRAWN);
         let above =
             above.filter_map(|(case, place)| self.known(&Job { case: case.clone(), place: place.join("1") }));
-        let runs: Vec<Run> = above.chain(models.iter().take(DRAWN).cloned()).collect();
+        let first = models.iter().step_by(MODELS as usize).take(DRAWN);
+        let runs: Vec<Run> = above.chain(first.cloned()).collect();
         let beside = tables.parent().unwrap_or(Path::new("")).join(BESIDE);
         let mut drawn = Vec::new();
         for picture in runs_pictures(&runs).into_iter().filter(|picture| PICTURES.contains(&picture.name)) {

@@ -127,7 +127,8 @@ const INTRODUCTION: &str = "\
 Experiments were executed by a real kernel, at least twice, and by the model of that kernel, with the costs that
 `lotsfree lab calibrate` measured on the same machine and with as much memory in the hands of the kernel, of its CPUs
 and of the programs that load it as there was when measuring began. Nothing else of the model depends on what is shown
-here: where a figure is off, a rule is wrong or missing, and it is said which, if that is known.
+here: where a figure is off, a rule is wrong or missing, and it is said which, if that is known. The model runs five
+times, with programs that start up to 10 ms later, as no two runs of a kernel begin alike; its figure is the median.
 
 An error is a share of the kernel's figure, or of a floor (256 KiB, 64 pages or requests, 1 % of a share) where that is
 larger. *In kind*: next to nothing in one, much in the other.

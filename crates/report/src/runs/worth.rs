@@ -265,13 +265,14 @@ pub(super) fn intervals(out: &mut String, experiments: &Experiments, all: &[&Val
     line(out, "## The intervals that `sim` states\n");
     line(out, INTERVALS);
     let mut text = format!(
-        "By the intervals of all other experiments, {} figures of the kernels' runs lie within.",
+        "In {} pairs of a kernel's figure and a run of the model the figure lies in the interval that all other \
+         experiments make.",
         said(within, figures)
     );
     let of_known = Intervals::of(&known);
     let (figures, within) = sum(&mut held_out.iter().map(|of| of_known.coverage(of)));
     if figures > 0 {
-        text += &format!(" Of the experiments that were held out it is {}.", said(within, figures));
+        text += &format!(" Of the experiments that were held out it does in {}.", said(within, figures));
     }
     line(out, &format!("{text}\n"));
 }
@@ -323,8 +324,9 @@ fn times(factor: f64) -> String {
 const INTERVALS: &str = "\
 For each figure `sim` also states an interval in which a kernel's figure lies in nine of ten cases. It comes from the
 known experiments: the ratios of the kernels' figures to the model's, in cases in which the model does the same (it swaps,
-tasks reclaim, kswapd alone reclaims, or nobody does). Only what reclaim and devices do has an interval. Times and rates
-have none, because the kernels that were compared ran on an emulated processor.
+tasks reclaim, kswapd alone reclaims, or nobody does). Each figure of a kernel is held against each run of the model,
+because `sim` runs once. Only what reclaim and devices do has an interval. Times and rates have none, because the kernels
+that were compared ran on an emulated processor.
 ";
 
 const SETTINGS: &str = "\
