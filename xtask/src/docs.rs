@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lotsfree_analysis::interval::Intervals;
+use lotsfree_analysis::nearest::Nearest;
 use lotsfree_analysis::validation::Validation;
 use lotsfree_report::runs::validation_markdown;
 use lotsfree_scenario::shipped::{self, SHIPPED};
@@ -28,6 +29,7 @@ fn generated() -> Result<Vec<(&'static str, String)>, Box<dyn Error>> {
         ("docs/schema/scenario-1.json", lotsfree_scenario::schema()),
         ("docs/validation.md", validation_markdown(&experiments, &all)),
         ("lab/intervals.json", Intervals::of_known(&experiments, &all).to_json()?),
+        ("lab/nearest.json", Nearest::of_known(&experiments, &all).to_json()?),
         ("crates/lotsfree/src/sim/list.json", scenarios()?),
     ])
 }

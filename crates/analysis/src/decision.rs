@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lotsfree_scenario::Scenario;
 use lotsfree_settings::{Release, SWAPPINESS};
 
 use crate::compare::error::median_of;
 use crate::compare::{Row, Span, Table};
 use crate::score::DECIDING;
-use crate::validation::{Trial, Validation};
+use crate::validation::Validation;
 
 /// So many machines have to have told something of a change before it is judged.
 pub const MACHINES: usize = 3;
@@ -160,12 +159,10 @@ type Keys = BTreeMap<String, String>;
 /// The variants of an experiment that the model has executed, with what each says.
 fn variants(of: &Validation) -> Vec<(Keys, &Table)> {
     let executed = of.trials.iter().filter(|trial| trial.model.is_some());
-    executed.zip(&of.compared.tables).filter_map(|(trial, table)| Some((keys(trial)?, table))).collect()
-}
-
-fn keys(trial: &Trial) -> Option<Keys> {
-    let cases = Scenario::parse(&trial.case, "a recorded case").ok()?.cases(None).ok()?;
-    Some(cases.first()?.keys())
+    executed
+        .zip(&of.compared.tables)
+        .filter_map(|(trial, table)| Some((trial.case()?.keys(), table)))
+        .collect()
 }
 
 /// What leads from one variant to the other, and whether it leads the other way; `None` if more than one key

@@ -16,6 +16,7 @@ pub mod decision;
 pub mod explain;
 pub mod interval;
 pub mod measure;
+pub mod nearest;
 pub mod score;
 pub mod validation;
 pub mod view;

@@ -4,6 +4,7 @@
 //! freed, faulted in, dirtied and written is given by what the programs do, and a model has it right without
 //! knowing anything of reclaim.
 
+use lotsfree_scenario::Experiments;
 use serde::{Deserialize, Serialize};
 
 use crate::compare::error::{FEW, LITTLE, median_of};
@@ -103,6 +104,15 @@ impl Stratum {
 /// Whether a measure is a counter of reclaim's own.
 pub fn is_reclaims_own(row: &Row) -> bool {
     row.group == Group::Counters && !CONSERVED.iter().any(|beginning| row.key.starts_with(beginning))
+}
+
+/// The counters of reclaim's own by which an experiment judges the model.
+pub fn own_rows<'a>(
+    experiments: &'a Experiments,
+    of: &'a Validation,
+    table: &'a Table,
+) -> impl Iterator<Item = &'a Row> {
+    table.rows.iter().filter(move |row| is_reclaims_own(row) && of.counts(experiments, table, row))
 }
 
 impl Cell {

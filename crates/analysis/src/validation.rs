@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use lotsfree_run::Run;
-use lotsfree_scenario::{Case, Cause, Conditions, Experiments, Record};
+use lotsfree_scenario::{Case, Cause, Conditions, Experiments, Record, Scenario};
 use serde::{Deserialize, Serialize};
 use serde_json::Serializer;
 use serde_json::ser::Formatter;
@@ -182,6 +182,14 @@ impl KeptMeasured {
         let KeptMeasured { title, scenario, variant, sweep, column, remarks, rows } = self;
         let measures = rows.into_iter().map(figures).collect::<Option<_>>()?;
         Some(Measured { title, scenario, variant, sweep, column, remarks, measures })
+    }
+}
+
+impl Trial {
+    /// Its case; `None` if an older lotsfree wrote it with keys that are no more.
+    pub fn case(&self) -> Option<Case> {
+        let cases = Scenario::parse(&self.case, "a recorded case").ok()?.cases(None).ok()?;
+        cases.into_iter().next()
     }
 }
 

@@ -111,7 +111,9 @@ fn measures(text: &[u8]) -> Value {
         told.as_object_mut().unwrap().remove(key);
     }
     for run in told["runs"].as_array_mut().unwrap() {
-        run.as_object_mut().unwrap().remove("remarks");
+        for key in ["remarks", "nearest"] {
+            run.as_object_mut().unwrap().remove(key);
+        }
     }
     for measure in told["measures"].as_array_mut().unwrap() {
         measure.as_object_mut().unwrap().remove("on_kernels");

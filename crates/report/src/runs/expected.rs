@@ -1,10 +1,15 @@
-//! [`Expected`]: between which figures a kernel's lie where the model says those that are shown.
+//! [`Expected`]: between which figures a kernel's lie where the model says those that are shown, and how far off
+//! the model is in the experiment that is most like each run.
 
 use lotsfree_analysis::interval::Intervals;
 use lotsfree_analysis::measure::{Measure, Unit};
+use lotsfree_analysis::nearest::{Known, Nearest, Traits};
 use lotsfree_analysis::score::Stratum;
 use lotsfree_analysis::view::View;
 use lotsfree_run::RunOn;
+use lotsfree_units::words::enumeration;
+
+use super::compare::size;
 
 /// Above the table.
 pub(super) const HEADING: &str = "On a kernel, in 9 of 10 cases";
@@ -18,6 +23,8 @@ pub(super) struct Expected {
     rows: Vec<Row>,
     /// What they are worth.
     pub(super) note: String,
+    /// The experiment that is most like each run.
+    pub(super) nearest: Vec<Option<Known>>,
 }
 
 struct Row {
@@ -66,7 +73,33 @@ impl Expected {
                 shipped.cases
             ),
         };
-        Some(Expected { rows, note })
+        let experiments = Nearest::shipped();
+        let nearest = |(index, view): (usize, &&View<'_>)| {
+            let traits = Traits::of(&view.keys, view.machine.as_ref()?, doing(index));
+            experiments.find(&traits).cloned()
+        };
+        let nearest = views.iter().enumerate().map(nearest).collect();
+        Some(Expected { rows, note, nearest })
+    }
+
+    /// Says what the nearest experiments are, and how far off the model is there; `None` if there are none.
+    pub(super) fn nearest_note(&self, views: &[&View<'_>]) -> Option<String> {
+        let mut found: Vec<(&Known, Vec<String>)> = Vec::new();
+        for (known, view) in self.nearest.iter().zip(views) {
+            let Some(known) = known else { continue };
+            match found.iter_mut().find(|(other, _)| *other == known) {
+                Some((_, labels)) => labels.push(view.label.clone()),
+                None => found.push((known, vec![view.label.clone()])),
+            }
+        }
+        let one = |(known, labels): &(&Known, Vec<String>)| {
+            format!("for {}: {}, {}", enumeration(labels), named(known), off(known))
+        };
+        let all: Vec<String> = found.iter().map(one).collect();
+        let experiments = if all.len() == 1 { "experiment" } else { "experiments" };
+        (!all.is_empty()).then(|| {
+            format!("Nearest {experiments}, with the median error of reclaim's counters: {}.", all.join("; "))
+        })
     }
 
     /// Names of the measures, and what each run's column says of them.
@@ -83,6 +116,25 @@ impl Expected {
     /// The ends of a measure for each run; none of a measure that has no interval.
     pub(super) fn ends(&self, key: &str) -> Vec<Option<Ends>> {
         self.rows.iter().find(|row| row.key == key).map(|row| row.ends.clone()).unwrap_or_default()
+    }
+}
+
+/// `memory-hogs on 6.1, swappiness 200`
+fn named(known: &Known) -> String {
+    let generation = &known.traits.generation;
+    let kernel = generation.strip_prefix("linux-").unwrap_or(generation);
+    format!("{} on {kernel}, {}", known.experiment, known.variant)
+}
+
+/// `4.9 % (46 % where a kernel's repeats differ)`
+fn off(known: &Known) -> String {
+    match (known.error, known.unsteady_error) {
+        (Some(error), Some(unsteady)) => {
+            format!("{} ({} where a kernel's repeats differ)", size(error), size(unsteady))
+        }
+        (Some(error), None) => size(error),
+        (None, Some(unsteady)) => format!("{}, and a kernel's repeats differ", size(unsteady)),
+        (None, None) => "nothing was reclaimed there".to_owned(),
     }
 }
 
@@ -108,6 +160,16 @@ fn said(unit: Unit, (low, high): Ends) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_far_off_an_experiment_is_tells_steady_counters_from_others() {
+        let known =
+            |error, unsteady_error| Known { error, unsteady_error, ..Nearest::shipped().0[0].clone() };
+        assert_eq!(off(&known(Some(0.049), Some(0.46))), "4.9 % (46 % where a kernel's repeats differ)");
+        assert_eq!(off(&known(Some(0.049), None)), "4.9 %");
+        assert_eq!(off(&known(None, Some(0.46))), "46 %, and a kernel's repeats differ");
+        assert_eq!(off(&known(None, None)), "nothing was reclaimed there");
+    }
 
     #[test]
     fn ends_are_said_with_one_unit() {

@@ -5,6 +5,7 @@ use lotsfree_analysis::blame::Blame;
 use lotsfree_analysis::compare::Span;
 use lotsfree_analysis::explain::{self, Mechanism};
 use lotsfree_analysis::measure::measures;
+use lotsfree_analysis::nearest::Known;
 use lotsfree_analysis::view::{Comparison, View};
 use lotsfree_run::{Run, State, Summary};
 use lotsfree_units::visible_json;
@@ -49,6 +50,10 @@ struct OneRun<'a> {
     /// Who lost time to memory and who took it; absent where the rows do not tell, or nobody did.
     #[serde(skip_serializing_if = "Option::is_none")]
     blame: Option<Blame>,
+    /// Of a run on the model, the experiment that is most like it, with how far off the model is there; absent
+    /// where no kernel of its generation was compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nearest: Option<Known>,
     /// Of the run, or of the first of its repeats.
     summary: &'a Summary,
     /// The run and its repeats, if it was repeated.
@@ -109,12 +114,16 @@ struct Spread {
 /// As [`serde_json::to_string_pretty`]; no run that can be read brings one about.
 pub fn runs_json(runs: &[Run]) -> serde_json::Result<String> {
     let comparison = Comparison::of(runs);
-    let run = |(index, view)| one(&comparison, index, view);
     let spread =
         |span: &Option<Span>| span.map(|span| Spread { min: span.min, max: span.max, repeats: span.repeats });
     let shown: Vec<&View<'_>> = comparison.columns().collect();
     let measures = measures(&shown);
     let expected = Expected::of(&shown, &measures);
+    let nearest = |index: &usize| {
+        let column = comparison.shown.iter().position(|shown| shown == index)?;
+        expected.as_ref()?.nearest.get(column).cloned().flatten()
+    };
+    let run = |(index, view)| OneRun { nearest: nearest(&index), ..one(&comparison, index, view) };
     let row = |measure: lotsfree_analysis::measure::Measure| Row {
         on_kernels: expected.as_ref().map(|expected| expected.ends(measure.key)).unwrap_or_default(),
         spread: match comparison.repeated() {
@@ -162,6 +171,7 @@ fn one<'a, 'r>(comparison: &'a Comparison<'r>, index: usize, view: &'a View<'r>)
         mechanism: sentence.mechanism,
         explanation: sentence.text,
         blame: super::blame::of_view(view),
+        nearest: None,
         summary: &view.summary,
         repeats: match view.repeats.is_empty() {
             true => Vec::new(),

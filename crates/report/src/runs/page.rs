@@ -297,6 +297,7 @@ fn on_kernels(expected: &Expected, views: &[&View<'_>]) -> Markup {
             }
         }
         p.dim { (words::glued(&expected.note)) }
+        @if let Some(note) = expected.nearest_note(views) { p.dim { (words::glued(&note)) } }
     }
 }
 

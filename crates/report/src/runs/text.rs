@@ -166,6 +166,9 @@ impl Page {
                 self.columns(&names, &heads, &columns);
             }
             self.wrapped(&expected.note, "", DIM);
+            if let Some(note) = expected.nearest_note(&views) {
+                self.wrapped(&note, "", DIM);
+            }
         }
     }
 

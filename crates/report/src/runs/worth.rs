@@ -4,7 +4,7 @@ use lotsfree_analysis::compare::error::median_of;
 use lotsfree_analysis::compare::{Row, Table};
 use lotsfree_analysis::decision::{Decision, MACHINES, RIGHT, Trust, decisions};
 use lotsfree_analysis::interval::Intervals;
-use lotsfree_analysis::score::{Cell, Directions, Score, Stratum, is_reclaims_own};
+use lotsfree_analysis::score::{Cell, Directions, Score, Stratum, own_rows};
 use lotsfree_analysis::validation::{Validation, variant};
 use lotsfree_scenario::{Experiment, Experiments};
 use lotsfree_units::Grouped;
@@ -32,9 +32,7 @@ impl<'a> Case<'a> {
     /// Errors of the counters of reclaim's own for which `also` holds.
     fn cells(self, also: &'a dyn Fn(&Row) -> bool) -> impl Iterator<Item = Cell> + 'a {
         let Case { experiments, of, table } = self;
-        let counts =
-            move |row: &&Row| is_reclaims_own(row) && of.counts(experiments, table, row) && also(row);
-        table.rows.iter().filter(counts).filter_map(Cell::of)
+        own_rows(experiments, of, table).filter(move |row| also(row)).filter_map(Cell::of)
     }
 
     fn score(self) -> Score {
