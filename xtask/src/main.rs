@@ -12,6 +12,7 @@ mod docs;
 mod fuzz;
 mod groups;
 mod guest;
+mod kernel;
 mod lab;
 mod layers;
 mod literals;
@@ -32,6 +33,7 @@ usage: cargo xtask COMMAND
   attack vm SERIES…          kill labs in control groups of version 2, in a virtual machine with such a kernel
   blame [vm SERIES] [WORD…]  provoke cases of known culprits (root), judge what blame says, into docs/blame-cases.md
   capture [--list] [NAME…]   boot kernels in QEMU and keep their /proc and /sys in fixtures/{hosts,marks}/NAME.txt
+  kernel SOURCE [OUT]        build a small kernel for the lab from the source of Linux 3.10 or later
   lab [brief|group] SERIES…  run the tests that need virtual machines with the kernels of these series
   fuzz [SECONDS] [TARGET…]   feed hostile input to every reader, each target for so many seconds (default 30)
   fuzz settle [SECONDS] [TARGET…]   until enough executions took no new edge, or for so many seconds each
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         "attack" => attack::command(&rest),
         "blame" => blame::command(&rest),
         "capture" => capture::command(&rest),
+        "kernel" => kernel::command(&rest),
         "lab" => lab::command(&rest),
         "fuzz" => fuzz::command(&rest),
         "pictures" => pictures::command(&rest),
