@@ -1,5 +1,5 @@
-//! [`Expected`]: between which figures a kernel's lie where the model says those that are shown, and how far off
-//! the model is in the experiment that is most like each run.
+//! [`Expected`]: between which figures a kernel's lie where the model says those that are shown, and how far
+//! off the model is in the experiment that is most like each run.
 
 use lotsfree_analysis::interval::Intervals;
 use lotsfree_analysis::measure::{Measure, Unit};

@@ -50,8 +50,8 @@ struct OneRun<'a> {
     /// Who lost time to memory and who took it; absent where the rows do not tell, or nobody did.
     #[serde(skip_serializing_if = "Option::is_none")]
     blame: Option<Blame>,
-    /// Of a run on the model, the experiment that is most like it, with how far off the model is there; absent
-    /// where no kernel of its generation was compared.
+    /// Of a run on the model, the experiment that is most like it, with how far off the model is there;
+    /// absent where no kernel of its generation was compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     nearest: Option<Known>,
     /// Of the run, or of the first of its repeats.
