@@ -39,6 +39,11 @@ const NEEDS_LIBELF: (u32, u32) = (5, 10);
 /// and some makefiles make errors of them.
 const C_OF_THE_TIME: &str = "-std=gnu89 -fno-pie -no-pie -fcf-protection=none -fno-stack-protector -fcommon \
                              -mno-mmx -mno-sse -w";
+/// Before [`NAMED_HANDLERS`] the table of early interrupt handlers rests on jumps to global symbols that take
+/// five bytes each. The assembler of today makes shorter ones, unless the code may go into a shared library.
+const LONG_JUMPS: &str = "-Wa,-mshared";
+/// The table has a size of its own from here on (425be5679fd2).
+const NAMED_HANDLERS: (u32, u32) = (4, 1);
 /// The same for programs that the build runs on this machine.
 const HOST_C_OF_THE_TIME: &str = "-fcommon -w";
 /// The kernel is C11 from here on, and its makefiles know compilers of distributions.
@@ -171,7 +176,9 @@ impl<'a> Build<'a> {
         make.arg("LOCALVERSION=").arg(format!("EXTRAVERSION={}", self.version.candidate()));
         make.args(["KBUILD_BUILD_USER=lotsfree", "KBUILD_BUILD_HOST=lotsfree"]);
         if !self.version.at_least(OF_TODAY) {
-            make.arg(format!("CC=gcc {C_OF_THE_TIME}")).arg(format!("HOSTCC=gcc {HOST_C_OF_THE_TIME}"));
+            let jumps = if self.version.at_least(NAMED_HANDLERS) { "" } else { LONG_JUMPS };
+            make.arg(format!("CC=gcc {C_OF_THE_TIME} {jumps}"))
+                .arg(format!("HOSTCC=gcc {HOST_C_OF_THE_TIME}"));
             // objtool and its library make errors of warnings by flags of their own.
             make.arg("WERROR=0");
         }
