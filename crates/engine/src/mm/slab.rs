@@ -1,5 +1,6 @@
 //! The kernel's small objects, as far as they come and go with the page cache (`mm/slub.c`): heads of the
-//! buffers of pages that were written, and nodes of the trees that hold a file's pages and shadows.
+//! buffers of pages that were written, and nodes of the trees that hold the pages and shadows of files and of
+//! swap.
 //!
 //! They matter because they take pages of their own, which cannot be moved and are of their own migrate type
 //! (`free_area.rs`). Objects share slabs of one or more pages; a slab is freed when its last object is.
