@@ -196,7 +196,7 @@ impl FreeArea {
 
     /// Frees a block, which grows as long as the other half of the next larger one is free too
     /// (`__free_one_page`).
-    #[inline]
+    #[inline(always)]
     pub(super) fn free_one(
         &mut self,
         frames: &mut Frames,
