@@ -158,11 +158,7 @@ type Keys = BTreeMap<String, String>;
 
 /// The variants of an experiment that the model has executed, with what each says.
 fn variants(of: &Validation) -> Vec<(Keys, &Table)> {
-    let executed = of.trials.iter().filter(|trial| trial.model.is_some());
-    executed
-        .zip(&of.compared.tables)
-        .filter_map(|(trial, table)| Some((trial.case()?.keys(), table)))
-        .collect()
+    of.executed().filter_map(|(trial, table)| Some((trial.case()?.keys(), table))).collect()
 }
 
 /// What leads from one variant to the other, and whether it leads the other way; `None` if more than one key

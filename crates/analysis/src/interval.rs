@@ -1,8 +1,8 @@
 //! [`Intervals`]: between which figures a kernel's lies where the model says some, by how far kernels'
 //! figures were from the model's in experiments.
 //!
-//! Each of the kernel's figures is held against that of every run of the model, because `sim` states an
-//! interval around a single run's.
+//! Each of the kernel's figures is compared with that of every run of the model, because `sim` states an
+//! interval around the figure of a single run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::compare::{Group, Row, Table};
 use crate::measure::Unit;
 use crate::score::Stratum;
-use crate::validation::Validation;
+use crate::validation::{MODEL, Validation};
 
 /// An interval leaves out one sixtieth of the ratios at each end. One twentieth would be enough for the
 /// experiments that it was found by; others differ more, and with a sixtieth nine of ten figures of an
@@ -22,8 +22,6 @@ const ENDS: usize = 60;
 const FEWEST: usize = 19;
 /// Of the kernel's repeats, the smallest and the largest figure count.
 const ENDS_OF_A_RANGE: usize = 2;
-/// The column of a validation's tables that has the model's figures.
-const MODEL: usize = 1;
 /// A figure below four floors counts as next to nothing.
 const LITTLE: f64 = 4.0;
 /// The intervals of the experiments that are recorded.

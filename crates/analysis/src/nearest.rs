@@ -3,17 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lotsfree_scenario::{Experiments, MachineSpec};
-use lotsfree_settings::SWAPPINESS;
+use lotsfree_settings::{Release, SWAPPINESS};
 use serde::{Deserialize, Serialize};
 
 use crate::compare::Table;
 use crate::score::{Cell, Score, Stratum, own_rows};
-use crate::validation::{Trial, Validation, variant};
+use crate::validation::{MODEL, Trial, Validation, variant};
 
-/// The column of a validation's tables that has the model's figures.
-const MODEL: usize = 1;
-/// Swappiness of a scenario that does not set it.
-const SWAPPINESS_AT_BOOT: f64 = 60.0;
 /// The experiments that are recorded.
 const SHIPPED: &str = include_str!("../../../lab/nearest.json");
 
@@ -60,13 +56,14 @@ impl Traits {
     /// Of a case in which the model does so: the keys that a variant can change, and its machine.
     pub fn of(keys: &BTreeMap<String, String>, machine: &MachineSpec, doing: Stratum) -> Self {
         let swappiness = keys.get(SWAPPINESS).and_then(|value| value.parse().ok());
+        let default = || Some(lotsfree_settings::find(SWAPPINESS)?.default_number(Release::NEWEST)? as f64);
         let kinds = keys.iter().filter(|(key, _)| key.starts_with("actor.") && key.ends_with(".kind"));
         Traits {
             generation: machine.generation.name().to_owned(),
             doing,
             kinds: kinds.map(|(_, kind)| kind.trim_matches('"').to_owned()).collect(),
             memory: machine.memory().0,
-            swappiness: swappiness.unwrap_or(SWAPPINESS_AT_BOOT),
+            swappiness: swappiness.or_else(default).unwrap_or_default(),
         }
     }
 
@@ -115,10 +112,7 @@ impl Nearest {
     pub fn of_known(experiments: &Experiments, all: &[Validation]) -> Self {
         let known = all.iter().filter(|of| !experiments.holds_out(&of.experiment));
         let cases = known.flat_map(|of| {
-            let executed = of.trials.iter().filter(|trial| trial.model.is_some());
-            executed
-                .zip(&of.compared.tables)
-                .filter_map(|(trial, table)| Known::of(experiments, of, trial, table))
+            of.executed().filter_map(|(trial, table)| Known::of(experiments, of, trial, table))
         });
         Nearest(cases.collect())
     }

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A record has what each run of the kernel measured and all that the model has to be told. A later model is
-//! compared with it without the kernel, and more repeats of the kernel are added to it. Programs
-//! start a little apart in each of the model's runs: where much depends on chance, one run says little, and
-//! their median is compared.
+//! compared with it without the kernel, and more repeats of the kernel are added to it. Programs start
+//! a little apart in each of the model's runs: where much depends on chance, one run says little, and their
+//! median is compared.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -25,6 +25,8 @@ use crate::compare::{Column, Compared, Figures, Group, Measure, Measured, Point,
 
 /// The format's name; raised when a field changes its meaning or goes.
 const SCHEMA: &str = "lotsfree.validation/3";
+/// The column of a validation's tables that has the model's figures; the kernel's are the first.
+pub(crate) const MODEL: usize = 1;
 /// Bytes of a file that are read; those that are kept have 64 KiB or so.
 const MOST_TEXT: u64 = 16 << 20;
 
@@ -341,6 +343,11 @@ impl Validation {
             Compared::of_pairs(pairs.filter_map(|(trial, model)| Some((&trial.kernel, model.as_ref()?))));
         let (release, pictures) = (String::new(), Vec::new());
         Validation { experiment, generation, release, emulated, costs, trials, compared, pictures }
+    }
+
+    /// The trials that the model has executed, with their tables.
+    pub fn executed(&self) -> impl Iterator<Item = (&Trial, &Table)> {
+        self.trials.iter().filter(|trial| trial.model.is_some()).zip(&self.compared.tables)
     }
 
     /// The kernel of each trial beside every single run of its model.

@@ -77,7 +77,7 @@ impl Measured {
         self.reduced(|figures| Some(figures.span()?.value))
     }
 
-    /// What one of the runs measured; nothing if there are not so many.
+    /// What the run at this place measured; no figures if there are fewer runs.
     pub fn of_run(&self, place: usize) -> Self {
         self.reduced(|figures| figures.values.get(place).copied().flatten())
     }

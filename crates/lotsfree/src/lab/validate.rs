@@ -23,8 +23,8 @@ use crate::{output, places, scenarios, sim};
 const TRIES: u32 = 2;
 /// Runs of the model of a case. Where much depends on chance, one says little.
 const MODELS: u64 = 5;
-/// Programs start up to so many nanoseconds later in one run than in another, as no two runs of a kernel
-/// begin alike.
+/// The most by which a program starts later in one run than in another, in nanoseconds: no two runs of a
+/// kernel begin alike.
 const APART: u64 = 10_000_000;
 /// How much later each does than the one before; a prime, so that no two of them stay together.
 const STRIDE: u64 = 7_919_000;
