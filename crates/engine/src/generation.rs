@@ -9,7 +9,7 @@
 //! that was looked at, where it is not known which release brought the change.
 
 use lotsfree_formulas::Rules;
-use lotsfree_formulas::dirty::DirtyRules;
+use lotsfree_formulas::dirty::{DirtyRules, Reserve};
 use lotsfree_formulas::pcp::PcpRules;
 use lotsfree_scenario::Filesystem;
 use lotsfree_units::Bytes;
@@ -364,10 +364,11 @@ pub struct Generation {
 }
 
 /// Every generation's name, oldest first.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 11] = [
     "linux-2.6.32-rhel6",
     "linux-3.0",
     "linux-3.10",
+    "linux-3.10.108",
     "linux-3.11",
     "linux-4.4",
     "linux-5.4",
@@ -381,7 +382,8 @@ const OLD_PCP: PcpRules = PcpRules { batch_cap: Bytes::kib(512), high_from_mark:
 
 /// Dirty limits of RHEL 6, also the default where a kernel's are unknown.
 const RHEL_6_DIRTY: DirtyRules = DirtyRules {
-    subtract_reserve: false,
+    reserve: Reserve::Dirtyable,
+    subtract_min_free: false,
     count_anon: true,
     least_five_percent: true,
     parts_of_page: false,
@@ -395,6 +397,7 @@ impl Generation {
             "linux-2.6.32-rhel6" => Self::rhel_6(),
             "linux-3.0" => Self::linux_3_0(),
             "linux-3.10" => Self::linux_3_10(),
+            "linux-3.10.108" => Self::linux_3_10_108(),
             "linux-3.11" => Self::linux_3_11(),
             "linux-4.4" => Self::linux_4_4(),
             "linux-5.4" => Self::linux_5_4(),
@@ -529,6 +532,12 @@ impl Generation {
             flusher_passes: true,
             ..Self::linux_3_0()
         }
+    }
+
+    /// 3.10.108, the last of its series, to which later fixes were taken back.
+    pub const fn linux_3_10_108() -> Self {
+        let rules = Rules::linux_3_10_108();
+        Generation { name: "linux-3.10.108", rules, dirty: known_dirty(&rules), ..Self::linux_3_10() }
     }
 
     /// 3.11, with the series "Reduce system disruption due to kswapd" (linux-mm, May 2013).

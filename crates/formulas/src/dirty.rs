@@ -7,12 +7,27 @@ use crate::mul_div;
 /// Default of `vm.dirty_expire_centisecs`, in seconds: data older than this is written.
 pub const DIRTY_EXPIRE_SECONDS: u64 = 30;
 
+/// What becomes of `totalreserve_pages` (`dirty_balance_reserve` before 4.5), which are never to be had, when
+/// dirtyable memory is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reserve {
+    /// They count as dirtyable (RHEL 6, 3.0).
+    Dirtyable,
+    /// They are taken from all that is dirtyable (3.2, ab8fabd46f81).
+    FromAll,
+    /// They are taken from free pages (3.14, a804552b9a15; 3.10.108).
+    FromFree,
+}
+
 /// How a kernel derives its dirty limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirtyRules {
-    /// `totalreserve_pages` is not dirtyable; RHEL 6 counts it.
-    pub subtract_reserve: bool,
-    /// Anonymous LRU pages count as dirtyable while there is swap (RHEL 6).
+    /// What becomes of `totalreserve_pages`.
+    pub reserve: Reserve,
+    /// `min_free_kbytes` is not dirtyable either, in the sum over all zones (3.9 to 3.13, 75f7ad8e043d;
+    /// 3.10.108).
+    pub subtract_min_free: bool,
+    /// Anonymous LRU pages count as dirtyable while there is swap (through 3.13, a1c3bfb2f67e).
     pub count_anon: bool,
     /// `dirty_ratio` below 5 % acts as 5 % (RHEL 6).
     pub least_five_percent: bool,
@@ -34,8 +49,8 @@ pub struct DirtyableInput {
     pub anon: u64,
     /// Whether any swap slot exists.
     pub swap: bool,
-    /// [`totalreserve_pages`](crate::reserve::totalreserve_pages).
-    pub total_reserve: u64,
+    /// [`totalreserve_pages`](crate::reserve::totalreserve_pages), or the reserve of the node or zone.
+    pub reserve: u64,
 }
 
 /// One limit, as the sysctls express it.
@@ -56,14 +71,27 @@ pub struct DirtyLimits {
     pub background: u64,
 }
 
-/// Dirtyable memory in pages: what could hold dirty data, and one page more, so that it is never none.
+/// Dirtyable memory of a node or zone in pages: what could hold dirty data.
 ///
-/// Source: `global_dirtyable_memory` (6.12), `determine_dirtyable_memory` (RHEL 6).
-pub const fn dirtyable(rules: &DirtyRules, input: &DirtyableInput) -> u64 {
-    let free =
-        if rules.subtract_reserve { input.free.saturating_sub(input.total_reserve) } else { input.free };
+/// Source: `node_dirtyable_memory` (6.12), `zone_dirtyable_memory` (3.11).
+#[inline]
+pub const fn node_dirtyable(rules: &DirtyRules, input: &DirtyableInput) -> u64 {
     let anon = if rules.count_anon && input.swap { input.anon } else { 0 };
-    free.saturating_add(input.file).saturating_add(anon).saturating_add(1)
+    let lists = input.file.saturating_add(anon);
+    match rules.reserve {
+        Reserve::Dirtyable => input.free.saturating_add(lists),
+        Reserve::FromAll => input.free.saturating_add(lists).saturating_sub(input.reserve),
+        Reserve::FromFree => input.free.saturating_sub(input.reserve).saturating_add(lists),
+    }
+}
+
+/// Dirtyable memory of a host in pages, and one page more, so that it is never none; with `min_free` pages of
+/// `min_free_kbytes`.
+///
+/// Source: `global_dirtyable_memory` (6.12, 3.11), `determine_dirtyable_memory` (RHEL 6).
+pub const fn dirtyable(rules: &DirtyRules, input: &DirtyableInput, min_free: u64) -> u64 {
+    let min_free = if rules.subtract_min_free { min_free } else { 0 };
+    node_dirtyable(rules, input).saturating_sub(min_free).saturating_add(1)
 }
 
 /// The limits that `dirtyable_pages` and the sysctls give; `realtime` for a real-time or
@@ -211,21 +239,36 @@ mod tests {
     #[test]
     fn something_is_always_dirtyable() {
         let new = Rules::linux_6_12().dirty.unwrap();
-        let input = DirtyableInput { free: 1000, total_reserve: 2000, ..DirtyableInput::default() };
-        assert_eq!(dirtyable(&new, &input), 1);
+        let input = DirtyableInput { free: 1000, reserve: 2000, ..DirtyableInput::default() };
+        assert_eq!(dirtyable(&new, &input, 0), 1);
     }
 
     #[test]
     fn rhel_6_counts_anon_and_never_goes_below_five_percent() {
         let old = Rules::rhel_6().dirty.unwrap();
         let new = Rules::linux_6_12().dirty.unwrap();
-        let input = DirtyableInput { free: 1000, file: 500, anon: 300, swap: true, total_reserve: 100 };
-        assert_eq!(dirtyable(&old, &input), 1801);
-        assert_eq!(dirtyable(&old, &DirtyableInput { swap: false, ..input }), 1501);
-        assert_eq!(dirtyable(&new, &input), 1401);
+        let input = DirtyableInput { free: 1000, file: 500, anon: 300, swap: true, reserve: 100 };
+        assert_eq!(dirtyable(&old, &input, 0), 1801);
+        assert_eq!(dirtyable(&old, &DirtyableInput { swap: false, ..input }, 0), 1501);
+        assert_eq!(dirtyable(&new, &input, 0), 1401);
         let one =
             dirty_limits(&old, 1000, DirtyLimit::Percent(1), DirtyLimit::Percent(0), PageSize::X86, false);
         assert_eq!(one, DirtyLimits { dirty: 50, background: 0 });
+    }
+
+    #[test]
+    fn kernels_take_the_reserve_from_all_or_from_free_pages() {
+        let input = DirtyableInput { free: 1000, file: 500, anon: 300, swap: true, reserve: 1200 };
+        for (rules, all, of_a_zone) in [
+            (Rules::linux_3_0(), 1801, 1800),
+            (Rules::linux_3_10(), 351, 600),
+            (Rules::linux_3_10_108(), 251, 500),
+            (Rules::linux_4_4(), 501, 500),
+        ] {
+            let dirty = rules.dirty.unwrap();
+            assert_eq!(dirtyable(&dirty, &input, 250), all, "{}", rules.name);
+            assert_eq!(node_dirtyable(&dirty, &input), of_a_zone, "{}", rules.name);
+        }
     }
 
     #[test]

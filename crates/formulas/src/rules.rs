@@ -3,7 +3,7 @@
 use lotsfree_units::Bytes;
 
 use crate::available::AvailableRules;
-use crate::dirty::DirtyRules;
+use crate::dirty::{DirtyRules, Reserve};
 use crate::lists::{ListRules, Refault};
 use crate::memlock::MemlockRules;
 use crate::overcommit::{Heuristic, OvercommitRules};
@@ -64,7 +64,8 @@ impl Rules {
             }),
             page_tables: PageTableRules { counts_pmd: false, counts_pud: false },
             dirty: Some(DirtyRules {
-                subtract_reserve: false,
+                reserve: Reserve::Dirtyable,
+                subtract_min_free: false,
                 count_anon: true,
                 least_five_percent: true,
                 parts_of_page: false,
@@ -87,7 +88,8 @@ impl Rules {
         rules.overcommit = None;
         // determine_dirtyable_memory: anonymous pages count while there is swap, the reserve does not.
         rules.dirty = Some(DirtyRules {
-            subtract_reserve: false,
+            reserve: Reserve::Dirtyable,
+            subtract_min_free: false,
             count_anon: true,
             least_five_percent: false,
             parts_of_page: false,
@@ -104,8 +106,24 @@ impl Rules {
             Some(OvercommitRules { heuristic: Heuristic::Estimate, kbytes: false, user_reserve: true });
         // global_dirtyable_memory: anonymous pages stopped counting in 3.14.
         rules.dirty = Some(DirtyRules {
-            subtract_reserve: true,
+            reserve: Reserve::FromAll,
+            subtract_min_free: true,
             count_anon: true,
+            least_five_percent: false,
+            parts_of_page: false,
+            realtime_bonus: true,
+        });
+        rules
+    }
+
+    /// 3.10.108, with what was taken back from 3.14 (`global_dirtyable_memory`, a1c3bfb2f67e).
+    pub const fn linux_3_10_108() -> Self {
+        let mut rules = Self::linux_3_10();
+        rules.name = "linux-3.10.108";
+        rules.dirty = Some(DirtyRules {
+            reserve: Reserve::FromFree,
+            subtract_min_free: true,
+            count_anon: false,
             least_five_percent: false,
             parts_of_page: false,
             realtime_bonus: true,
@@ -131,7 +149,8 @@ impl Rules {
         rules.overcommit =
             Some(OvercommitRules { heuristic: Heuristic::Estimate, kbytes: true, user_reserve: true });
         rules.dirty = Some(DirtyRules {
-            subtract_reserve: true,
+            reserve: Reserve::FromFree,
+            subtract_min_free: false,
             count_anon: false,
             least_five_percent: false,
             parts_of_page: true,
@@ -197,10 +216,11 @@ impl Rules {
     }
 
     /// Every record, oldest first.
-    pub const ALL: [Rules; 10] = [
+    pub const ALL: [Rules; 11] = [
         Self::rhel_6(),
         Self::linux_3_0(),
         Self::linux_3_10(),
+        Self::linux_3_10_108(),
         Self::rhel_7(),
         Self::linux_4_4(),
         Self::linux_4_19(),
@@ -231,6 +251,7 @@ impl Rules {
             (2, 6) if release.contains(".el6") => Self::rhel_6(),
             (..=2, _) => return None,
             (3, 10) if release.contains(".el7") => Self::rhel_7(),
+            (3, 10) if numbers.next() == Some(Ok(108)) => Self::linux_3_10_108(),
             (3, ..10) => Self::linux_3_0(),
             (3, ..15) => Self::linux_3_10(),
             (3, _) | (4, ..8) => Self::linux_4_4(),
@@ -255,6 +276,7 @@ mod tests {
             ("2.6.18-194.el5", None),
             ("3.0.101-0.47.71-default", Some("linux-3.0")),
             ("3.11.0", Some("linux-3.10")),
+            ("3.10.108-grsec", Some("linux-3.10.108")),
             ("3.10.0-1160.el7.x86_64", Some("linux-3.10-rhel7")),
             ("4.3.0", Some("linux-4.4")),
             ("4.15.0-213-generic", Some("linux-4.19")),

@@ -204,7 +204,7 @@ fn check_dirty_thresholds(sample: &Sample<'_>) {
     let input = DirtyableInput {
         free: if lazy { sample.meminfo("MemFree") } else { sample.vmstat("nr_free_pages") },
         file: sample.vmstat("nr_active_file") + sample.vmstat("nr_inactive_file"),
-        total_reserve: sample.total_reserve(),
+        reserve: sample.total_reserve(),
         ..DirtyableInput::default()
     };
     let limit = |name: &str| match sample.sysctl(&format!("{name}_bytes")) {
@@ -213,7 +213,7 @@ fn check_dirty_thresholds(sample: &Sample<'_>) {
     };
     let computed = dirty_limits(
         &rules,
-        dirtyable(&rules, &input),
+        dirtyable(&rules, &input, 0),
         limit("dirty"),
         limit("dirty_background"),
         PageSize::X86,

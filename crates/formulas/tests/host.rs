@@ -181,11 +181,11 @@ fn dirty_thresholds_to_the_page() {
         file: vmstat("nr_active_file") + vmstat("nr_inactive_file"),
         anon: 0,
         swap: false,
-        total_reserve: total_reserve(),
+        reserve: total_reserve(),
     };
     let limits = dirty_limits(
         &rules,
-        dirtyable(&rules, &input),
+        dirtyable(&rules, &input, 0),
         DirtyLimit::Percent(20),
         DirtyLimit::Percent(10),
         PageSize::X86,

@@ -19,6 +19,8 @@ pub enum Kernel {
     V3_0,
     /// 3.10, the last before kswapd was bounded.
     V3_10,
+    /// 3.10.108, the last of its series.
+    V3_10_108,
     /// 3.11
     V3_11,
     /// 4.4
@@ -53,7 +55,12 @@ const GENERATIONS: &[(&str, Generation, &str)] = &[
     ("linux-2.6.32-rhel6", plain(Kernel::Rhel6), "RHEL 6.8: 2.6.32 with many changes of its own"),
     ("linux-3.0", plain(Kernel::V3_0), "3.0, the base of SLES 11 SP2 and SP3"),
     ("linux-3.10", plain(Kernel::V3_10), "the last kernel before the work of kswapd was bounded"),
-    ("linux-3.11", plain(Kernel::V3_11), "the first after it"),
+    (
+        "linux-3.10.108",
+        plain(Kernel::V3_10_108),
+        "the last of its series: only free memory and files may be dirty",
+    ),
+    ("linux-3.11", plain(Kernel::V3_11), "the first whose kswapd is bounded"),
     ("linux-4.4", plain(Kernel::V4_4), "the last long-term kernel with lists per zone"),
     ("linux-5.4", plain(Kernel::V5_4), "lists per node, the old balance of file and anonymous pages"),
     ("linux-6.1", plain(Kernel::V6_1), "balance by the cost of refaults; the two lists"),
@@ -76,7 +83,7 @@ impl Kernel {
         match self {
             Kernel::Rhel6 => Release(2, 6),
             Kernel::V3_0 => Release(3, 0),
-            Kernel::V3_10 => Release(3, 10),
+            Kernel::V3_10 | Kernel::V3_10_108 => Release(3, 10),
             Kernel::V3_11 => Release(3, 11),
             Kernel::V4_4 => Release(4, 4),
             Kernel::V5_4 => Release(5, 4),
@@ -125,6 +132,17 @@ impl Generation {
                 (named(before), remark)
             }
             Some(Near::Itself(_)) | None => (plain(Kernel::Rhel6), "; no generation is as old".to_owned()),
+        }
+    }
+
+    /// The generation that is nearest to a release of this generation's series: `linux-3.10.108` for
+    /// `linux-3.10` on 3.10.108.
+    #[must_use]
+    pub fn on(self, release: &str) -> Generation {
+        let Generation { kernel, .. } = Self::for_kernel(release).0;
+        match kernel.release() == self.kernel.release() {
+            true => Generation { kernel, ..self },
+            false => self,
         }
     }
 
@@ -183,18 +201,22 @@ impl FromStr for Generation {
     }
 }
 
-/// The first two numbers of a kernel's version: 5 and 15 of `5.15`, `linux-5.15` and `5.15.0-91-generic`.
-fn version(text: &str) -> Option<(u32, u32)> {
+/// A kernel's version: 5, 15 and 0 of `5.15`, `linux-5.15` and `5.15.0-91-generic`.
+type Version = (u32, u32, u32);
+
+fn version(text: &str) -> Option<Version> {
     let text = text.strip_prefix("linux-").unwrap_or(text);
     let (major, rest) = text.split_once('.')?;
-    let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
+    let (minor, rest) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len()));
+    let patch = rest.strip_prefix('.').and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
+    let patch = patch.filter(|patch| !patch.is_empty()).map_or(Ok(0), str::parse);
+    Some((major.parse().ok()?, minor.parse().ok()?, patch.ok()?))
 }
 
 /// The first release that the generation before it no longer stands for, and the first that the one after it
 /// does: between them the balance of file and anonymous pages changed (5.8, `314b57fb0460` and others; 5.9,
 /// `b518154e59aa`), and no generation has been compared with such a kernel.
-const CHANGED: std::ops::Range<(u32, u32)> = (5, 5)..(5, 19);
+const CHANGED: std::ops::Range<Version> = (5, 5, 0)..(5, 19, 0);
 
 /// The generation with two lists that is nearest to a kernel, and on which side.
 enum Near {
@@ -206,7 +228,7 @@ enum Near {
 }
 
 /// The generation to take for a kernel; `None` for one that is older than all of them.
-fn nearest(kernel: (u32, u32)) -> Option<Near> {
+fn nearest(kernel: Version) -> Option<Near> {
     let plain = || {
         let names = GENERATIONS.iter().map(|(name, ..)| *name).filter(|name| !name.contains('+'));
         names.filter_map(|name| Some((name, version(name)?)))
@@ -214,7 +236,7 @@ fn nearest(kernel: (u32, u32)) -> Option<Near> {
     let (before, of_before) = plain().rfind(|(_, version)| *version <= kernel)?;
     let after = plain().find(|(_, version)| *version > kernel).map(|(name, _)| name);
     Some(match after {
-        _ if of_before == kernel => Near::Itself(before),
+        _ if (of_before.0, of_before.1) == (kernel.0, kernel.1) => Near::Itself(before),
         Some(after) if CHANGED.contains(&kernel) => Near::Neither(before, after),
         Some(after) if of_before < CHANGED.start && kernel >= CHANGED.end => Near::After(after),
         _ => Near::Before(before),
@@ -255,6 +277,9 @@ mod tests {
             (generation.name(), remark.split(' ').nth(2).unwrap_or_default().to_owned())
         };
         assert_eq!(of("6.1.0-56-amd64"), ("linux-6.1", String::new()));
+        assert_eq!(of("6.1.180"), ("linux-6.1", String::new()));
+        assert_eq!(of("3.10.0-1160.el7.x86_64"), ("linux-3.10", String::new()));
+        assert_eq!(of("3.10.108"), ("linux-3.10.108", String::new()));
         assert_eq!(of("6.18.44"), ("linux-6.12", "newest".to_owned()));
         assert_eq!(of("4.18.0-553.el8_10.x86_64"), ("linux-4.4", "newest".to_owned()));
         assert_eq!(of("5.15.0-91-generic"), ("linux-5.4", "generation".to_owned()));
@@ -269,8 +294,8 @@ mod tests {
             assert!(!generation.about().is_empty());
         }
         let said = |text: &str| text.parse::<Generation>().unwrap_err().to_string();
-        let accepted = "Accepted: \"linux-2.6.32-rhel6\", \"linux-3.0\", \"linux-3.10\", \"linux-3.11\", \
-                        \"linux-4.4\", \"linux-5.4\", \"linux-6.1\", \"linux-6.1+mglru\", \"linux-6.12\", \
+        let accepted = "Accepted: \"linux-2.6.32-rhel6\", \"linux-3.0\", \"linux-3.10\", \
+                        \"linux-3.10.108\", \"linux-3.11\", \"linux-4.4\", \"linux-5.4\", \"linux-6.1\", \"linux-6.1+mglru\", \"linux-6.12\", \
                         \"linux-6.12+mglru\"";
         assert_eq!(said("6.1"), format!("\"6.1\" is not known; did you mean \"linux-6.1\"? {accepted}"));
         for (text, near) in [

@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use lotsfree_formulas::dirty::{DirtyLimits, DirtyableInput, dirty_limits, dirtyable, freerun_pages};
+use lotsfree_formulas::dirty::{
+    DirtyLimits, DirtyableInput, dirty_limits, dirtyable, freerun_pages, node_dirtyable,
+};
 use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_units::PageSize;
 
@@ -128,27 +130,30 @@ impl Writeback {
 impl Mm {
     /// `global_dirty_limits`
     pub(crate) fn dirty_limits(&self) -> DirtyLimits {
-        self.dirty_limits_with(self.zones.iter().map(|zone| zone.free).sum(), self.total_reserve)
+        let free = self.zones.iter().map(|zone| zone.free).sum();
+        self.dirty_limits_with(free, self.total_reserve, self.min_free_kbytes / 4)
     }
 
-    /// Dirty limits with `free` free pages, of which `total_reserve` are kept back (`totalreserve_pages`).
-    fn dirty_limits_with(&self, free: u64, total_reserve: u64) -> DirtyLimits {
+    /// Dirty limits with `free` free pages, of which `reserve` are kept back (`totalreserve_pages`), and with
+    /// `min_free` pages of `min_free_kbytes`.
+    fn dirty_limits_with(&self, free: u64, reserve: u64, min_free: u64) -> DirtyLimits {
         let rules = &self.generation.dirty;
         let input = DirtyableInput {
             free,
             file: self.lruvecs.iter().map(Lruvec::file).sum(),
             anon: self.lruvecs.iter().map(Lruvec::anon).sum(),
             swap: self.swap.free() > 0,
-            total_reserve,
+            reserve,
         };
-        let dirtyable = dirtyable(rules, &input);
+        let dirtyable = dirtyable(rules, &input, min_free);
         dirty_limits(rules, dirtyable, self.tuning.dirty, self.tuning.dirty_background, PageSize::X86, false)
     }
 
     /// Sets the first limit at boot, when the other CPUs come up: the threshold with all memory that the
     /// allocator has at that time (`writeback_set_ratelimit`). There are no watermarks yet, and so no reserve
-    /// (`init_per_zone_wmark_min` comes later). A machine that fills without writing still has that limit
-    /// when writing begins, and the limit takes some twenty seconds to come down.
+    /// (`init_per_zone_wmark_min` comes later), and `min_free_kbytes` is still 1024. A machine that fills
+    /// without writing still has that limit when writing begins, and the limit takes some twenty seconds to
+    /// come down.
     pub(crate) fn writeback_set_ratelimit(&mut self) {
         let highest = |zone: &Zone| {
             !self.zones.iter().any(|other| other.node == zone.node && other.start_pfn > zone.start_pfn)
@@ -157,17 +162,21 @@ impl Mm {
             Some(first) if highest(zone) => zone.first_managed(first),
             _ => zone.managed,
         };
-        self.writeback.limit = self.dirty_limits_with(self.zones.iter().map(there).sum(), 0).dirty;
+        self.writeback.limit = self.dirty_limits_with(self.zones.iter().map(there).sum(), 0, 1024 / 4).dirty;
     }
 
     /// `node_dirty_limit`: the dirty ratio of an lruvec's own dirtyable memory, in pages. An allocation for
     /// writing honours it in `page_alloc.rs:walk_zonelist`, from 3.3 on per zone and from 4.8 on per node.
     pub(crate) fn lruvec_dirty_limit(&self, which: usize) -> u64 {
-        let free = self.lruvec_sum(which, |zone| zone.free);
-        let reserve = self.lruvec_sum(which, |zone| zone.dirty_reserve);
-        let counts_anon = self.generation.dirty.count_anon && self.swap.free() > 0;
-        let anon = if counts_anon { self.lruvecs[which].anon() } else { 0 };
-        let dirtyable = free.saturating_sub(reserve) + self.lruvecs[which].file() + anon;
+        let lruvec = &self.lruvecs[which];
+        let input = DirtyableInput {
+            free: self.lruvec_sum(which, |zone| zone.free),
+            file: lruvec.file(),
+            anon: lruvec.anon(),
+            swap: self.swap.free() > 0,
+            reserve: self.lruvec_sum(which, |zone| zone.dirty_reserve),
+        };
+        let dirtyable = node_dirtyable(&self.generation.dirty, &input);
         match self.tuning.dirty {
             lotsfree_formulas::dirty::DirtyLimit::Percent(percent) => dirtyable * percent / 100,
             lotsfree_formulas::dirty::DirtyLimit::Bytes(bytes) => {

@@ -55,9 +55,11 @@ fn a_writer_that_leaves_the_cache_alone_or_a_bound_for_it_protects_the_server() 
 
 #[test]
 fn a_file_system_that_writes_what_reclaim_asks_for_protects_the_server() {
-    let ext3 = [("machine.disk.filesystem", "\"ext3\"")];
     for variant in ["3.0", "3.10"] {
-        assert!(relative(variant, LARGE, &ext3) > 0.9, "{variant}");
+        let mut all = ["1", "2", "3"]
+            .map(|seed| relative(variant, LARGE, &[("machine.disk.filesystem", "\"ext3\""), ("seed", seed)]));
+        all.sort_by(f64::total_cmp);
+        assert!(all[1] > 0.9, "{variant}: {all:?}");
     }
 }
 

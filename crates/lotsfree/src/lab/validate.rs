@@ -207,6 +207,7 @@ impl Bench<'_> {
         let places = places::below(&self.directory().join("model"), &cases);
         let mut jobs = Vec::new();
         for ((mut case, place), trial) in cases.iter().cloned().zip(places).zip(&kernel.trials) {
+            case.machine.generation = case.machine.generation.on(&kernel.release);
             case.calibrate(&kernel.costs)?;
             case.machine.take(trial.conditions.clone(), Some(&kernel.costs));
             jobs.extend(
