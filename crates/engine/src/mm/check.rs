@@ -7,7 +7,7 @@ use super::frame::{NONE, entry, flag, list};
 use super::free_area::FreeArea;
 use super::mmzone::Zone;
 use super::object::RUN;
-use super::slab::is_slab;
+use super::slab::{is_slab, stat_of};
 use super::swap::CLUSTER;
 use super::vmstat::{STATS, Stat};
 use super::workingset::Tree;
@@ -101,6 +101,11 @@ impl Mm {
             "{alone} nodes have shadows alone, {} are counted",
             self.tree.count
         );
+        for bio in self.flights.bios() {
+            for slab in bio.slabs() {
+                *used.entry(slab).or_default() += 1;
+            }
+        }
         for (&slab, &objects) in &used {
             let f = self.frames.get(slab as usize).filter(|f| is_slab(f));
             ensure!(
@@ -262,7 +267,7 @@ impl Mm {
                     f.flags
                 );
                 self.settle(places, frame, zone, Place::Kernel)?;
-                let stat = if is_slab(f) { Stat::SlabReclaimable } else { Stat::SlabUnreclaimable };
+                let stat = if is_slab(f) { stat_of(f) } else { Stat::SlabUnreclaimable };
                 recounts[zone].stat[stat as usize] += 1;
             }
             if places[frame as usize] != Place::Lru {

@@ -59,8 +59,10 @@ pub(crate) mod flag {
     pub(crate) const OTHER: u32 = 1 << 23;
     /// Owned by the kernel itself: on no list, never reclaimed.
     pub(crate) const KERNEL: u32 = 1 << 24;
-    /// `PG_slab`: one of the kernel's pages that belongs to a slab which can be reclaimed (`slab.rs`).
+    /// `PG_slab`: one of the kernel's pages that belongs to a slab (`slab.rs`).
     pub(crate) const SLAB: u32 = WORKINGSET;
+    /// A slab that cannot be reclaimed.
+    pub(crate) const UNRECLAIMABLE: u32 = REFERENCED;
     /// References by system calls, with MGLRU: 0 to 3.
     pub(crate) const REFS_SHIFT: u32 = 25;
     pub(crate) const REFS: u32 = 3 << REFS_SHIFT;

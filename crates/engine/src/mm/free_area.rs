@@ -7,9 +7,9 @@
 //! (`__rmqueue_fallback`). Whenever it cannot have a free block of a whole pageblock, the zone's watermarks
 //! are boosted, so that kswapd keeps more free and the next such request finds one (5.0, 1c30844d2dfe).
 //!
-//! Of the kernel's own requests there are those for slabs (`slab.rs`). Not modelled: what it takes that can
-//! neither be moved nor reclaimed while programs run (page tables, network buffers), so that ZONE_DMA, which
-//! is rarely used for slabs, is boosted less often than in a kernel; the high-atomic reserve.
+//! Of the kernel's own requests there are those for slabs (`slab.rs`). Not modelled: page tables, network
+//! buffers, descriptors of the device's requests and whatever else the kernel takes while programs run;
+//! compaction; the high-atomic reserve. ZONE_DMA is boosted less often than in a kernel.
 
 use super::frame::{BLOCK, Frame, Frames, NONE, flag, list};
 use super::mmzone::Zone;

@@ -362,6 +362,7 @@ struct Flight {
     since: u64,
     queued: Queued,
     frames: Vec<u32>,
+    bio: Option<slab::Bio>,
 }
 
 /// Requests on their way, by number.
@@ -417,6 +418,10 @@ impl Flights {
         let flight = self.queue.get((id - self.first) as usize)?.as_ref()?;
         flight.frames.contains(&frame).then_some(id)
     }
+    /// What the block layer has for the requests.
+    fn bios(&self) -> impl Iterator<Item = slab::Bio> {
+        self.queue.iter().flatten().filter_map(|flight| flight.bio)
+    }
     /// An empty vector for the frames of a request.
     pub(crate) fn frames(&mut self) -> Vec<u32> {
         self.spare.pop().unwrap_or_default()
@@ -469,7 +474,7 @@ impl Mm {
         let id = self.flights.next();
         let IoRequest { device, write, sync, start, pages, queued } = io;
         let io = Io { id, device, write, sync, start, pages };
-        let flight = Flight { io, since: cx.now(), queued, frames };
+        let mut flight = Flight { io, since: cx.now(), queued, frames, bio: None };
         if self.instant_reads && !write {
             self.read_at_once(cx, pages);
             self.arrive(flight);
@@ -482,6 +487,7 @@ impl Mm {
         } else {
             self.events[counters::vmstat::pgpgin] += kib;
         }
+        flight.bio = Some(self.bio_alloc(cx, pages, write));
         self.flights.launch(flight);
         match queued {
             Queued::Apart => {
@@ -507,7 +513,10 @@ impl Mm {
     /// Ends a request that has completed.
     pub fn complete(&mut self, id: u64, now: u64) {
         let Some(flight) = self.flights.land(id) else { return };
-        let Flight { io, since, queued, .. } = flight;
+        let Flight { io, since, queued, bio, .. } = flight;
+        if let Some(bio) = bio {
+            self.bio_free(bio);
+        }
         self.arrive(flight);
         self.woken.push(WaitChannel::Io(id));
         match queued {

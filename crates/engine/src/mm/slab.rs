@@ -1,8 +1,8 @@
 //! The kernel's small objects, as far as they come and go with the page cache (`mm/slub.c`): heads of the
-//! buffers of pages that were written, and nodes of the trees that hold the pages and shadows of files and of
-//! swap.
+//! buffers of pages that were written, nodes of the trees that hold the pages and shadows of files and of
+//! swap, and what the block layer has for requests that are under way.
 //!
-//! They matter because they take pages of their own, which cannot be moved and are of their own migrate type
+//! They matter because they take pages of their own, which cannot be moved and are of their own migrate types
 //! (`free_area.rs`). Objects share slabs of one or more pages; a slab is freed when its last object is.
 //! Not modelled: dentries, inodes and whatever else the kernel has, which stays as it was when the run began;
 //! and the slabs of kernels before 4.4 (`Generation::cache_slabs`).
@@ -22,6 +22,8 @@ use super::{Config, Cx, Mm};
 const PAGE: usize = 4096;
 /// `slub_max_order`
 const MAX_ORDER: usize = 3;
+/// Bytes of the vector of a page (`struct bio_vec`).
+const BIO_VEC: usize = 16;
 /// Empty slabs are kept while a node has fewer partial ones than this (`MIN_PARTIAL`).
 const MIN_PARTIAL: usize = 5;
 
@@ -32,6 +34,32 @@ pub(crate) enum Kind {
     BufferHead,
     /// `radix_tree_node`, which is `struct xa_node`
     Node,
+    /// `struct bio`, with room for the vectors of four pages
+    Bio,
+    /// `biovec-16`: the vectors of a larger bio
+    Vectors16,
+    /// `biovec-64`
+    Vectors64,
+    /// `biovec-128`
+    Vectors128,
+    /// `biovec-max`
+    Vectors256,
+}
+
+/// The slabs of what the block layer has for a request; [`NONE`] where it is of a pool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bio {
+    cpu: usize,
+    bio: u32,
+    vectors: Option<(Kind, u32)>,
+}
+
+impl Bio {
+    /// The slabs that it has objects of.
+    pub(super) fn slabs(self) -> impl Iterator<Item = u32> {
+        let vectors = self.vectors.map(|(_, slab)| slab);
+        [Some(self.bio), vectors].into_iter().flatten().filter(|slab| *slab != NONE)
+    }
 }
 
 /// How an object is asked for.
@@ -41,16 +69,50 @@ pub(crate) enum Gfp {
     Kernel,
     /// In reclaim itself, from half of what the min watermark keeps (`__GFP_HIGH | __GFP_NOMEMALLOC`).
     High,
+    /// From a pool that has some objects left where there is no page (`mempool_alloc`).
+    Pool,
 }
 
 impl Kind {
-    pub(super) const ALL: [Kind; 2] = [Kind::BufferHead, Kind::Node];
+    pub(super) const ALL: [Kind; 7] = [
+        Kind::BufferHead,
+        Kind::Node,
+        Kind::Bio,
+        Kind::Vectors16,
+        Kind::Vectors64,
+        Kind::Vectors128,
+        Kind::Vectors256,
+    ];
 
     /// Bytes of an object on x86-64.
     fn size(self) -> usize {
         match self {
             Kind::BufferHead => 104,
             Kind::Node => 576,
+            Kind::Bio => 192,
+            Kind::Vectors16 => 16 * BIO_VEC,
+            Kind::Vectors64 => 64 * BIO_VEC,
+            Kind::Vectors128 => 128 * BIO_VEC,
+            Kind::Vectors256 => 256 * BIO_VEC,
+        }
+    }
+
+    /// The vectors of a request; file systems write with as many as there are (`biovec_slab`).
+    fn vectors(pages: u32, write: bool) -> Option<Kind> {
+        match pages {
+            0..=4 => None,
+            _ if write => Some(Kind::Vectors256),
+            5..=16 => Some(Kind::Vectors16),
+            17..=64 => Some(Kind::Vectors64),
+            65..=128 => Some(Kind::Vectors128),
+            129.. => Some(Kind::Vectors256),
+        }
+    }
+
+    fn migrate_type(self) -> MigrateType {
+        match self {
+            Kind::BufferHead | Kind::Node => MigrateType::Reclaimable,
+            _ => MigrateType::Unmovable,
         }
     }
 }
@@ -97,7 +159,7 @@ struct Partial {
 /// The caches, by [`Kind`].
 #[derive(Debug)]
 pub(crate) struct Slab {
-    pub(super) caches: [Cache; 2],
+    pub(super) caches: [Cache; Kind::ALL.len()],
     /// The turn of the next partial slab.
     turn: u32,
     /// Pages taken and given back, ever.
@@ -152,6 +214,11 @@ pub(super) fn is_slab(f: &Frame) -> bool {
     f.flags & (flag::USED | flag::KERNEL | flag::SLAB) == flag::USED | flag::KERNEL | flag::SLAB
 }
 
+/// What the pages of a slab count as.
+pub(super) fn stat_of(f: &Frame) -> Stat {
+    if f.has(flag::UNRECLAIMABLE) { Stat::SlabUnreclaimable } else { Stat::SlabReclaimable }
+}
+
 impl Mm {
     /// Allocates an object, and returns its slab; [`NONE`] if there is none (`slab_alloc`).
     pub(super) fn slab_alloc(&mut self, cx: &mut Cx, kind: Kind, gfp: Gfp) -> u32 {
@@ -180,13 +247,13 @@ impl Mm {
     }
 
     /// Frees an object of a slab (`__slab_free`).
-    pub(super) fn slab_free(&mut self, cx: &Cx, kind: Kind, slab: u32) {
+    pub(super) fn slab_free(&mut self, cpu: usize, kind: Kind, slab: u32) {
         if slab == NONE {
             return;
         }
         let f = &mut self.frames[slab as usize];
         f.slot -= 1;
-        let (used, zone) = (f.slot, f.zone());
+        let (used, zone, stat) = (f.slot, f.zone(), stat_of(f));
         let node = self.zones[zone].node;
         let cache = &mut self.slab.caches[kind as usize];
         if cache.current.contains(&slab) {
@@ -199,9 +266,9 @@ impl Mm {
             for frame in slab..slab + (1 << order) {
                 self.frames[frame as usize].flags &= flag::ZONE | flag::USED;
             }
-            self.zones[zone].stat[Stat::SlabReclaimable as usize] -= 1 << order;
+            self.zones[zone].stat[stat as usize] -= 1 << order;
             self.slab.freed += 1 << order;
-            self.free_pages(cx.cpu, slab, order);
+            self.free_pages(cpu, slab, order);
         } else if f.at == NONE {
             f.at = self.slab.turn;
             partial.queue.push_back((slab, f.at));
@@ -232,18 +299,20 @@ impl Mm {
     fn new_slab(&mut self, cx: &mut Cx, kind: Kind, gfp: Gfp) -> u32 {
         let order = self.slab.caches[kind as usize].order;
         let mine = cx.pages;
-        let slab = self.alloc_kernel_pages(cx, order, gfp);
+        let slab = self.alloc_kernel_pages(cx, order, kind.migrate_type(), gfp);
         // These are the kernel's pages, not the caller's.
         cx.pages = mine;
         let Some(slab) = slab else { return NONE };
         self.slab.taken += 1 << order;
-        let zone = self.frames[slab as usize].zone();
+        let unreclaimable =
+            if kind.migrate_type() == MigrateType::Unmovable { flag::UNRECLAIMABLE } else { 0 };
         for frame in slab..slab + (1 << order) {
             let f = &mut self.frames[frame as usize];
-            f.flags |= flag::USED | flag::KERNEL | flag::SLAB;
+            f.flags |= flag::USED | flag::KERNEL | flag::SLAB | unreclaimable;
             (f.slot, f.at) = (0, NONE);
         }
-        self.zones[zone].stat[Stat::SlabReclaimable as usize] += 1 << order;
+        let f = &self.frames[slab as usize];
+        self.zones[f.zone()].stat[stat_of(f) as usize] += 1 << order;
         if cx.now() < self.slab.settled {
             self.replace_boot_pages();
         }
@@ -268,21 +337,24 @@ impl Mm {
         }
     }
 
-    /// Takes reclaimable pages for the kernel, which does not wait for them: a page of users that needs them
-    /// was allocated just before.
-    fn alloc_kernel_pages(&mut self, cx: &mut Cx, order: usize, gfp: Gfp) -> Option<u32> {
-        let kind = MigrateType::Reclaimable;
+    /// Takes pages for the kernel, which does not wait for them: a page of users that needs them was
+    /// allocated just before, or there is a pool.
+    fn alloc_kernel_pages(&mut self, cx: &mut Cx, order: usize, kind: MigrateType, gfp: Gfp) -> Option<u32> {
         let preferred = self.node_of_cpu(cx.cpu);
         let ac = AllocContext { preferred, allowed: u64::MAX, write_cache: false, interleaved: false, kind };
         // A slab of several pages is tried without kswapd, because a smaller one would do (`allocate_slab`).
-        let wakes = (order, gfp) == (0, Gfp::Kernel);
-        if wakes && let Some(frame) = self.alloc_page_light(cx, &ac) {
+        let wakes = order == 0 && gfp != Gfp::High;
+        if wakes
+            && gfp == Gfp::Kernel
+            && let Some(frame) = self.alloc_page_light(cx, &ac)
+        {
             return Some(frame);
         }
         cx.spend(self.costs.alloc);
         let request = Request { order: order as u8, wakes, ..self.generation.request(kind) };
         let wmarks: &[_] = match gfp {
             Gfp::Kernel => &[Some((Watermark::Low, 1)), Some((Watermark::Min, 1)), None],
+            Gfp::Pool => &[Some((Watermark::Low, 1)), Some((Watermark::Min, 1))],
             Gfp::High => &[Some((Watermark::Low, 1)), Some((Watermark::Min, 2))],
         };
         for wmark in wmarks {
@@ -305,6 +377,22 @@ impl Mm {
             }
         }
         None
+    }
+
+    /// Allocates what the block layer needs for a request of so many pages while it is under way
+    /// (`bio_alloc_bioset`).
+    pub(super) fn bio_alloc(&mut self, cx: &mut Cx, pages: u32, write: bool) -> Bio {
+        let bio = self.slab_alloc(cx, Kind::Bio, Gfp::Pool);
+        let vectors = Kind::vectors(pages, write).map(|kind| (kind, self.slab_alloc(cx, kind, Gfp::Pool)));
+        Bio { cpu: cx.cpu, bio, vectors }
+    }
+
+    /// Frees it again, on the CPU that sent the request (`bio_free`).
+    pub(super) fn bio_free(&mut self, Bio { cpu, bio, vectors }: Bio) {
+        self.slab_free(cpu, Kind::Bio, bio);
+        if let Some((kind, slab)) = vectors {
+            self.slab_free(cpu, kind, slab);
+        }
     }
 
     /// Attaches a buffer to a page that is about to be written, if it has none and the file system works with
@@ -334,7 +422,7 @@ impl Mm {
             && *buffer != NONE
         {
             let slab = std::mem::replace(buffer, NONE);
-            self.slab_free(cx, Kind::BufferHead, slab);
+            self.slab_free(cx.cpu, Kind::BufferHead, slab);
         }
     }
 }
@@ -389,6 +477,47 @@ mod tests {
     }
 
     #[test]
+    fn a_request_has_a_bio_until_it_completes() {
+        let mut mm = Mm::new(&Config::new(Generation::linux_6_1(), vec![1 << 14]));
+        let (process, task) = (mm.create_process(Policy::Local), mm.create_task());
+        let (mut cx, mut ra) = (Cx::new(task, 0, process, 0), RaState::default());
+        let file = mm.declare_file(1000, true);
+        // 32 pages are read: a bio, and a slab of 64 vectors for each.
+        let mut read = Read::new(0, 16 * 4096, How::Buffered);
+        assert!(read.poll(&mut mm, &mut cx, file, &mut ra).is_err());
+        let objects = |mm: &Mm, kind: Kind| {
+            mm.flights
+                .bios()
+                .filter(|bio| kind == Kind::Bio || bio.vectors.is_some_and(|(of, _)| of == kind))
+                .count()
+        };
+        assert_eq!((objects(&mm, Kind::Bio), objects(&mm, Kind::Vectors64)), (1, 1));
+        let pages = 1 + (1 << mm.slab.caches[Kind::Vectors64 as usize].order);
+        let unreclaimable =
+            |mm: &Mm| mm.zones.iter().map(|zone| zone.stat[Stat::SlabUnreclaimable as usize]).sum::<u64>();
+        let before = unreclaimable(&Mm::new(&Config::new(Generation::linux_6_1(), vec![1 << 14])));
+        assert_eq!(unreclaimable(&mm) - before, pages);
+        assert_eq!(mm.check(), Ok(()));
+        let sent: Vec<u64> = mm.take_io().map(|io| io.id).collect();
+        sent.into_iter().for_each(|id| mm.complete(id, 1_000_000));
+        assert_eq!(objects(&mm, Kind::Bio), 0);
+        let slabs = mm.slab.caches.iter().flat_map(|cache| &cache.current).filter(|slab| **slab != NONE);
+        let used: Vec<u32> = slabs.map(|slab| mm.frames[*slab as usize].slot).collect();
+        // The node of the file's tree is what is left.
+        assert_eq!(used, [1, 0, 0]);
+        assert_eq!(mm.check(), Ok(()));
+    }
+
+    #[test]
+    fn vectors_are_as_many_as_a_request_has_pages_or_as_there_are_for_a_write() {
+        let of = |pages| (Kind::vectors(pages, false), Kind::vectors(pages, true));
+        assert_eq!(of(4), (None, None));
+        assert_eq!(of(5), (Some(Kind::Vectors16), Some(Kind::Vectors256)));
+        assert_eq!(of(65), (Some(Kind::Vectors128), Some(Kind::Vectors256)));
+        assert_eq!(of(320), (Some(Kind::Vectors256), Some(Kind::Vectors256)));
+    }
+
+    #[test]
     fn nodes_that_hold_shadows_alone_are_few() {
         // A machine of 64 MiB reads 4 GiB once, so that nearly all of it is evicted.
         let mut mm =
@@ -440,5 +569,7 @@ mod tests {
         };
         assert_eq!([2, 4, 64].map(|cpus| of(Kind::BufferHead, cpus)), [(39, 1); 3]);
         assert_eq!([2, 4, 64].map(|cpus| of(Kind::Node, cpus)), [(14, 2), (28, 4), (56, 8)]);
+        assert_eq!(of(Kind::Bio, 2), (21, 1));
+        assert_eq!((of(Kind::Vectors128, 2), of(Kind::Vectors256, 2)), ((16, 8), (8, 8)));
     }
 }

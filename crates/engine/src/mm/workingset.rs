@@ -196,7 +196,7 @@ impl Mm {
             self.tree.nodes[tree as usize][at as usize].slab = slab;
         } else if after == Held(0) {
             let slab = std::mem::replace(&mut node.slab, NONE);
-            self.slab_free(cx, Kind::Node, slab);
+            self.slab_free(cx.cpu, Kind::Node, slab);
         }
     }
 

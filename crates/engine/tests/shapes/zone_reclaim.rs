@@ -132,12 +132,19 @@ fn zone_reclaim_takes_the_active_set() {
 }
 
 /// With 6.1 the mapped pages stay, and zone reclaim only costs time: millions of pages a second are scanned,
-/// and next to none is freed.
+/// and next to none is freed. When the active list begins to shrink depends on the seed.
 #[test]
 fn zone_reclaim_of_6_1_scans_in_vain() {
     let (on, off) = on_and_off("on", "off", "80 s");
     let with = &on.figures.moved;
-    assert!(on.level("nr_active_file") < 0.5 * off.level("nr_active_file"));
+    let of_seed = |seed| {
+        let mut case = case(ZONE_RECLAIM, "on", "80 s");
+        case.seed = seed;
+        run(&case).level("nr_active_file")
+    };
+    let mut active = [on.level("nr_active_file"), of_seed(2), of_seed(3), of_seed(4), of_seed(5)];
+    active.sort_by(f64::total_cmp);
+    assert!(active[2] < 0.5 * off.level("nr_active_file"), "{active:?}");
     assert!(with.direct_scan > Some(30_000_000) && with.zone_reclaim_failed > Some(100));
     assert!(with.direct_steal.map(|freed| freed * 100) < with.direct_scan);
 }
