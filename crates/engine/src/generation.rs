@@ -221,6 +221,10 @@ pub struct Generation {
     /// Nodes of swap that hold shadows alone are counted and reclaimed with those of files (6.3,
     /// 5649d113ffce).
     pub swap_shadow_nodes: bool,
+    /// Nodes with shadows alone are reclaimed when they are more than an eighth of the pages on the lists and
+    /// in slabs (read in 5.4), otherwise when they are more than a sixteenth of the node's pages (read in
+    /// 4.4).
+    pub shadow_nodes_by_lists: bool,
     /// LRU lists belong to the node, otherwise to the zone (4.8, 599d0c954f91).
     pub lru_per_node: bool,
     /// The policy that decides which pages stay in memory.
@@ -428,6 +432,7 @@ impl Generation {
             fallback: Fallback::Remainder,
             cache_slabs: false,
             swap_shadow_nodes: false,
+            shadow_nodes_by_lists: false,
             lru_per_node: false,
             policy: &TwoLists,
             lru_gen: LruGen::LINUX_6_1,
@@ -583,6 +588,7 @@ impl Generation {
             rules: Rules::linux_5_4(),
             pcp: OLD_PCP,
             dirty: known_dirty(&Rules::linux_5_4()),
+            shadow_nodes_by_lists: true,
             lru_per_node: true,
             file_only: FileOnly::NotLow,
             anon_only: AnonOnly::TinyUnlessLow,

@@ -218,15 +218,22 @@ impl Mm {
         }
     }
 
-    /// Reclaims nodes that hold shadows alone if they are too many for the pages of an lruvec
+    /// Reclaims nodes that hold shadows alone if they are too many for the pages of an lruvec or its node
     /// (`count_shadow_nodes`, `do_shrink_slab`).
     pub(super) fn shrink_shadow_nodes(&mut self, cx: &mut Cx, lruvec: usize, priority: u8) {
-        let pages = self.lruvec_sum(lruvec, |zone| {
-            let slab =
-                zone.stat[Stat::SlabReclaimable as usize] + zone.stat[Stat::SlabUnreclaimable as usize];
-            slab + zone.lru[list::INACTIVE_ANON..=list::UNEVICTABLE].iter().sum::<u64>()
-        });
-        let freeable = self.tree.count.saturating_sub(pages / 8);
+        let most = if self.generation.shadow_nodes_by_lists {
+            let pages = self.lruvec_sum(lruvec, |zone| {
+                let slab =
+                    zone.stat[Stat::SlabReclaimable as usize] + zone.stat[Stat::SlabUnreclaimable as usize];
+                slab + zone.lru[list::INACTIVE_ANON..=list::UNEVICTABLE].iter().sum::<u64>()
+            });
+            pages / 8
+        } else {
+            let node = self.zones[self.lruvecs[lruvec].zones[0]].node;
+            let present = self.zones.iter().filter(|zone| zone.node == node).map(|zone| zone.present);
+            present.sum::<u64>() / 16
+        };
+        let freeable = self.tree.count.saturating_sub(most);
         if freeable == 0 {
             return;
         }
