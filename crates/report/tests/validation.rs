@@ -194,5 +194,5 @@ fn what_is_held_out_is_told_apart_and_only_once_the_model_has_run() {
     assert!(known.contains("## Experiments that are known") && known.contains("a rule"), "{known}");
     assert!(!known.contains("What a prediction is worth"), "{known}");
     let looks = format!("[[look]]\ndate = \"2026-11-30\"\nwhy = \"at last\"\n{held_out}");
-    assert!(page(&looks, &both).contains("looked at what came of them 1 time: 2026-11-30 (at last)"));
+    assert!(page(&looks, &both).contains("What came of them was looked at once: 2026-11-30 (at last)"));
 }

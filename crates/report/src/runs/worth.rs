@@ -84,11 +84,8 @@ pub(super) fn held_out(out: &mut String, experiments: &Experiments, all: &[&Vali
         looks => {
             let said: Vec<String> =
                 looks.iter().map(|look| format!("{} ({})", look.date, escaped(&look.why))).collect();
-            format!(
-                "Somebody looked at what came of them {}: {}.",
-                plural(looks.len(), "time"),
-                said.join("; ")
-            )
+            let often = if looks.len() == 1 { "once".to_owned() } else { plural(looks.len(), "time") };
+            format!("What came of them was looked at {often}: {}.", said.join("; "))
         }
     };
     line(
