@@ -225,6 +225,10 @@ pub struct Generation {
     /// in slabs (read in 5.4), otherwise when they are more than a sixteenth of the node's pages (read in
     /// 4.4).
     pub shadow_nodes_by_lists: bool,
+    /// What reclaim and refaults compare of an lruvec's counters (`lruvec_page_state`) is what a work item of
+    /// the memory controller collected, at most 2 s ago (read in 6.12), otherwise what is. 6.1 collects when
+    /// it looks, unless next to nothing has changed (`mem_cgroup_flush_stats`).
+    pub flushed_stats: bool,
     /// LRU lists belong to the node, otherwise to the zone (4.8, 599d0c954f91).
     pub lru_per_node: bool,
     /// The policy that decides which pages stay in memory.
@@ -433,6 +437,7 @@ impl Generation {
             cache_slabs: false,
             swap_shadow_nodes: false,
             shadow_nodes_by_lists: false,
+            flushed_stats: false,
             lru_per_node: false,
             policy: &TwoLists,
             lru_gen: LruGen::LINUX_6_1,
@@ -643,6 +648,7 @@ impl Generation {
             dirty: known_dirty(&Rules::linux_6_12()),
             fallback: Fallback::BlockOrPage,
             swap_shadow_nodes: true,
+            flushed_stats: true,
             balance: Balance::WeightedCost,
             lru_gen: LruGen::LINUX_6_12,
             fault_around: Some(MmapHit::Fresh),

@@ -82,6 +82,8 @@ const POLL: u64 = 1_000;
 const POLL_DOUBLINGS: u32 = 7;
 /// `vm.stat_interval`, in nanoseconds.
 const STAT_INTERVAL: u64 = 1_000_000_000;
+/// `FLUSH_TIME` of the memory controller, in nanoseconds.
+const FLUSH_TIME: u64 = 2_000_000_000;
 /// Entries of the queue that are handled between two calls of `progress`.
 const LOOK: u32 = 1 << 16;
 
@@ -210,6 +212,9 @@ impl Machine {
         };
         machine.queue.push(0, Event::Sample);
         machine.queue.push(STAT_INTERVAL, Event::Refresh);
+        if memory.generation.flushed_stats {
+            machine.queue.push(FLUSH_TIME, Event::Flush);
+        }
         for node in 0..nodes {
             machine.start_kernel_task(Kind::Kswapd(node), node as u32);
         }
@@ -314,6 +319,10 @@ impl Machine {
             Event::Refresh => {
                 self.mm.refresh_cpu_vm_stats();
                 self.queue.push(now.saturating_add(STAT_INTERVAL), Event::Refresh);
+            }
+            Event::Flush => {
+                self.mm.flush_stats();
+                self.queue.push(now.saturating_add(FLUSH_TIME), Event::Flush);
             }
             Event::Run(task) => self.run_task(task),
             Event::Timer { task, sleep } => {

@@ -12,6 +12,8 @@ pub(super) enum Event {
     Sample,
     /// The CPUs refresh their counters.
     Refresh,
+    /// The memory controller collects its counters.
+    Flush,
     /// A process starts.
     Start(usize),
     /// The time of a process is over.

@@ -13,7 +13,7 @@ use super::object::Objects;
 use super::page_alloc::Watermark;
 use super::page_writeback::Writeback;
 use super::pcp::PerCpuPages;
-use super::policy::{Kept, Policy};
+use super::policy::Kept;
 use super::slab::Slab;
 use super::swap::Swap;
 use super::vmstat::{Blank, Events, STATS};
@@ -173,12 +173,15 @@ pub(crate) struct Lruvec {
     /// Pages evicted, and pages activated (`nonresident_age`; `inactive_age` before 5.9), if the policy
     /// counts them.
     pub(crate) nonresident_age: u64,
-    /// What the policy remembers ([`Policy::state`]).
+    /// Lengths of the classic lists when the memory controller last collected them, if reclaim goes by that.
+    pub(super) flushed: Option<Lists>,
+    /// What the policy remembers ([`state`](super::policy::Policy::state)).
     pub(super) state: Box<dyn Kept>,
 }
 
 impl Lruvec {
-    fn new(policy: &dyn Policy, zones: Vec<usize>, of: &[Zone]) -> Self {
+    fn new(generation: &crate::Generation, zones: Vec<usize>, of: &[Zone]) -> Self {
+        let policy = generation.policy;
         let lists = list::FIRST_GENERATION + policy.lists_per_zone() * zones.len();
         let pages = zones.iter().map(|&zone| of[zone].managed).sum();
         Lruvec {
@@ -187,6 +190,7 @@ impl Lruvec {
             zones,
             flags: ReclaimFlags::default(),
             nonresident_age: 0,
+            flushed: generation.flushed_stats.then(Lists::default),
             state: policy.state(pages),
         }
     }
@@ -206,8 +210,12 @@ impl Lruvec {
     pub(crate) fn len(&self, list: usize) -> u64 {
         self.lists[list].len
     }
+    /// Lengths of the classic lists, as reclaim knows them (`lruvec_page_state`).
+    pub(crate) fn page_state(&self) -> Lists {
+        self.flushed.unwrap_or_else(|| self.classic())
+    }
     /// Lengths of the classic lists.
-    pub(crate) fn classic(&self) -> Lists {
+    pub(super) fn classic(&self) -> Lists {
         Lists {
             inactive_anon: self.len(list::INACTIVE_ANON),
             active_anon: self.len(list::ACTIVE_ANON),
@@ -417,9 +425,9 @@ impl Mm {
             })
             .collect();
         let lruvecs: Vec<Lruvec> = if generation.lru_per_node {
-            nodes.iter().map(|node| Lruvec::new(generation.policy, node.zones.clone(), &zones)).collect()
+            nodes.iter().map(|node| Lruvec::new(&generation, node.zones.clone(), &zones)).collect()
         } else {
-            (0..zones.len()).map(|zone| Lruvec::new(generation.policy, vec![zone], &zones)).collect()
+            (0..zones.len()).map(|zone| Lruvec::new(&generation, vec![zone], &zones)).collect()
         };
         let far = config.distance.iter().flatten().any(|&distance| distance > RECLAIM_DISTANCE);
         let zone_reclaim_mode =
@@ -651,6 +659,17 @@ impl Mm {
     /// Sum of `what` over the zones of an lruvec.
     pub(crate) fn lruvec_sum(&self, lruvec: usize, what: impl Fn(&Zone) -> u64) -> u64 {
         self.lruvecs[lruvec].zones.iter().map(|&zone| what(&self.zones[zone])).sum()
+    }
+
+    /// Collects the counters of each lruvec for reclaim (`mm/memcontrol.c:flush_memcg_stats_dwork`).
+    pub(crate) fn flush_stats(&mut self) {
+        for index in 0..self.lruvecs.len() {
+            let now = self.lruvecs[index].classic();
+            if let Some(flushed) = &mut self.lruvecs[index].flushed {
+                *flushed = now;
+                self.generation.policy.flush_stats(self, index);
+            }
+        }
     }
 
     /// Puts a frame that is on no list on one, at the head.

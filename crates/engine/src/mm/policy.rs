@@ -82,6 +82,9 @@ pub(crate) trait Policy: Debug + Sync {
         Box::new(())
     }
 
+    /// Lets reclaim know what was counted of an lruvec since the last time, where it does not by itself.
+    fn flush_stats(&self, _mm: &mut Mm, _lruvec: usize) {}
+
     /// Puts a page on a list after it has come into memory.
     fn insert(&self, mm: &mut Mm, frame: u32, _arrival: Arrival) {
         mm.lru_add(frame, self.list_to_reclaim(mm, frame));

@@ -5,7 +5,9 @@
 //! tail of the inactive ones; it keeps those supplied from the tail of the active ones, and divides its
 //! effort between anonymous and file pages by swappiness and by what happened of late.
 
-use lotsfree_formulas::lists::{Refault, inactive_anon_is_low, inactive_file_is_low, refault_activates};
+use lotsfree_formulas::lists::{
+    Lists, Refault, inactive_anon_is_low, inactive_file_is_low, refault_activates,
+};
 use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_units::{Bytes, PageSize};
 
@@ -29,8 +31,10 @@ struct State {
     recent_rotated: [u64; 2],
     /// Cost model: cost of anonymous and of file pages.
     cost: [u64; 2],
-    /// Refault activations, anonymous and file, and their numbers at the last snapshot.
+    /// Refault activations, anonymous and file, how many of them reclaim knows of, and how many it knew of at
+    /// the last snapshot.
     refaults: [u64; 2],
+    refaults_known: [u64; 2],
     refaults_seen: [u64; 2],
     /// Small scans that are saved up, by list (RHEL 6).
     saved_scan: [u64; 5],
@@ -112,13 +116,16 @@ impl Policy for TwoLists {
         let mask = (1u32 << bits) - 1;
         let distance = u64::from((from.nonresident_age as u32).wrapping_sub(clock) & mask);
         let swap = mm.swap.free() > 0;
-        if !refault_activates(&mm.generation.rules.lists, &from.classic(), distance, anon, swap) {
+        if !refault_activates(&mm.generation.rules.lists, &from.page_state(), distance, anon, swap) {
             return false;
         }
         mm.events[ACTIVATE[kind]] += 1;
         let home = mm.lruvec_of_frame(frame);
         mm.lruvecs[home].nonresident_age += 1;
-        mm.lruvecs[home].state_mut::<State>().refaults[kind] += 1;
+        let known = mm.lruvecs[home].flushed.is_none();
+        let state: &mut State = mm.lruvecs[home].state_mut();
+        state.refaults[kind] += 1;
+        state.refaults_known[kind] += u64::from(known);
         if workingset {
             mm.frames[frame as usize].flags |= flag::WORKINGSET;
             mm.events[RESTORE[kind]] += 1;
@@ -170,7 +177,12 @@ impl Policy for TwoLists {
     /// Refaults after this count as new (`snapshot_refaults`).
     fn end_run(&self, mm: &mut Mm, lruvec: usize) {
         let state: &mut State = mm.lruvecs[lruvec].state_mut();
-        state.refaults_seen = state.refaults;
+        state.refaults_seen = state.refaults_known;
+    }
+
+    fn flush_stats(&self, mm: &mut Mm, lruvec: usize) {
+        let state: &mut State = mm.lruvecs[lruvec].state_mut();
+        state.refaults_known = state.refaults;
     }
 
     /// Keeps the inactive anonymous list supplied (`age_active_anon`).
@@ -308,7 +320,8 @@ impl Mm {
             FileOnly::AtLeastActive => sizes[INACTIVE_FILE] >= sizes[ACTIVE_FILE],
             FileOnly::NotLow => !self.file_low(which) && sizes[INACTIVE_FILE] >> priority > 0,
             FileOnly::CacheTrim => {
-                !scan.no_cache_trim && !may_deactivate[FILE] && sizes[INACTIVE_FILE] >> priority > 0
+                let inactive = self.lruvecs[which].page_state().inactive_file;
+                !scan.no_cache_trim && !may_deactivate[FILE] && inactive >> priority > 0
             }
         };
         let plan = if !swap {
@@ -398,7 +411,7 @@ impl Mm {
         let l: &State = self.lruvecs[which].state();
         let mut may = [false; 2];
         for kind in 0..2 {
-            may[kind] = l.refaults[kind] != l.refaults_seen[kind] || lows[kind];
+            may[kind] = l.refaults_known[kind] != l.refaults_seen[kind] || lows[kind];
         }
         may
     }
@@ -406,7 +419,7 @@ impl Mm {
     /// `inactive_anon_is_low`; the list is never low without swap.
     fn anon_low(&self, which: usize) -> bool {
         let l = &self.lruvecs[which];
-        let lists = l.classic();
+        let lists = l.page_state();
         let size = if self.generation.rules.lists.ratio_from_lists {
             PageSize::X86.of(lists.inactive_anon + lists.active_anon)
         } else {
@@ -416,15 +429,15 @@ impl Mm {
     }
 
     fn file_low_by_ratio(&self, which: usize) -> bool {
-        let lists = self.lruvecs[which].classic();
+        let lists = self.lruvecs[which].page_state();
         inactive_file_is_low(&self.generation.rules.lists, &lists, PageSize::X86)
     }
 
     /// `inactive_file_is_low`. Refault activations make the list low whatever its length (4.19, 5.4).
     fn file_low(&self, which: usize) -> bool {
         let l = &self.lruvecs[which];
-        let State { refaults, refaults_seen, .. }: &State = l.state();
-        let refaulted = self.generation.rules.lists.file_ratio && refaults[FILE] != refaults_seen[FILE];
+        let State { refaults_known, refaults_seen, .. }: &State = l.state();
+        let refaulted = self.generation.rules.lists.file_ratio && refaults_known[FILE] != refaults_seen[FILE];
         (refaulted && l.len(list::ACTIVE_FILE) > 0) || self.file_low_by_ratio(which)
     }
 
@@ -502,7 +515,8 @@ impl Mm {
             Balance::WeightedCost => io * SWAP_CLUSTER_MAX + rotated,
         };
         let l = &mut self.lruvecs[lruvec];
-        let pages = l.anon() + l.file();
+        let Lists { inactive_anon, active_anon, inactive_file, active_file } = l.page_state();
+        let pages = inactive_anon + active_anon + inactive_file + active_file;
         let l: &mut State = l.state_mut();
         l.cost[usize::from(!anon)] += cost;
         if l.cost.iter().sum::<u64>() > pages / 4 {
@@ -643,5 +657,43 @@ impl Mm {
             return Some(self.congestion_wait(cx, TENTH));
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lotsfree_workload::{How, Policy as Placement};
+
+    use super::super::{Config, RaState, Read};
+    use super::*;
+    use crate::Generation;
+
+    #[test]
+    fn reclaim_of_6_12_knows_what_was_collected() {
+        for (kernel, at_once) in [("linux-6.1", true), ("linux-6.12", false)] {
+            let generation = Generation::named(kernel).unwrap();
+            let mut mm = Mm::new(&Config { instant_reads: true, ..Config::new(generation, vec![1 << 14]) });
+            let (process, task) = (mm.create_process(Placement::Local), mm.create_task());
+            let (mut cx, mut ra) = (Cx::new(task, 0, process, 0), RaState::default());
+            let file = mm.declare_file(64, true);
+            let mut read = Read::new(0, 64 * 4096, How::Buffered);
+            while read.poll(&mut mm, &mut cx, file, &mut ra).is_err() {}
+            let frame = mm.lruvecs[0].lists[list::INACTIVE_FILE].oldest();
+            let bits = 28;
+            let shadow =
+                Shadow { lruvec: 0, clock: mm.lruvecs[0].nonresident_age as u32, bits, workingset: false };
+            let known = |mm: &Mm| {
+                let state: &State = mm.lruvecs[0].state();
+                (mm.lruvecs[0].page_state().inactive_file, state.refaults_known[FILE])
+            };
+            assert!(TwoLists.refaulted(&mut mm, frame, shadow), "{kernel}");
+            assert_eq!(known(&mm), if at_once { (64, 1) } else { (0, 0) }, "{kernel}");
+            mm.flush_stats();
+            assert_eq!(known(&mm), (64, 1), "{kernel}");
+            // What reclaim knows is what a snapshot keeps.
+            TwoLists.end_run(&mut mm, 0);
+            let state: &State = mm.lruvecs[0].state();
+            assert_eq!(state.refaults_seen[FILE], 1, "{kernel}");
+        }
     }
 }
