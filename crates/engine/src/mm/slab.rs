@@ -46,7 +46,7 @@ pub(crate) enum Kind {
     Vectors256,
 }
 
-/// The slabs of what the block layer has for a request; [`NONE`] where it is of a pool.
+/// The slabs of a request's bio and of its vectors; [`NONE`] where these came from a pool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bio {
     cpu: usize,
@@ -379,15 +379,14 @@ impl Mm {
         None
     }
 
-    /// Allocates what the block layer needs for a request of so many pages while it is under way
-    /// (`bio_alloc_bioset`).
+    /// Allocates the bio of a request for this number of pages, and its vectors (`bio_alloc_bioset`).
     pub(super) fn bio_alloc(&mut self, cx: &mut Cx, pages: u32, write: bool) -> Bio {
         let bio = self.slab_alloc(cx, Kind::Bio, Gfp::Pool);
         let vectors = Kind::vectors(pages, write).map(|kind| (kind, self.slab_alloc(cx, kind, Gfp::Pool)));
         Bio { cpu: cx.cpu, bio, vectors }
     }
 
-    /// Frees it again, on the CPU that sent the request (`bio_free`).
+    /// Frees a bio and its vectors, on the CPU that sent the request (`bio_free`).
     pub(super) fn bio_free(&mut self, Bio { cpu, bio, vectors }: Bio) {
         self.slab_free(cpu, Kind::Bio, bio);
         if let Some((kind, slab)) = vectors {
