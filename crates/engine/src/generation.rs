@@ -294,6 +294,8 @@ pub struct Generation {
     pub request_pages: u32,
     /// Requests that a task collects before it sends them: 16, or 32 from 5.16 on (`BLK_MAX_REQUEST_COUNT`).
     pub plug_requests: u32,
+    /// Writeback throttling favours whoever writes to swap (read in 6.12), otherwise kswapd.
+    pub swap_is_favoured: bool,
     /// Sixteen fruitless runs put kswapd to sleep (4.12, c73322d098e4). Otherwise a zone is given up after
     /// six times its reclaimable pages were scanned in vain.
     pub kswapd_failures: bool,
@@ -465,6 +467,7 @@ impl Generation {
             blk_mq: false,
             request_pages: 128,
             plug_requests: 16,
+            swap_is_favoured: false,
             kswapd_failures: false,
             file_write: FileWrite::KswapdInNeed,
             unreclaimable_mark: true,
@@ -649,6 +652,7 @@ impl Generation {
             fallback: Fallback::BlockOrPage,
             swap_shadow_nodes: true,
             flushed_stats: true,
+            swap_is_favoured: true,
             balance: Balance::WeightedCost,
             lru_gen: LruGen::LINUX_6_12,
             fault_around: Some(MmapHit::Fresh),

@@ -82,7 +82,7 @@ pub(crate) struct WriteQueues {
     congested: [bool; 2],
     /// Writeback throttling of each device, with the multi-queue block layer.
     throttles: Option<[Throttle; 2]>,
-    /// Write requests that wait until they may be sent to each device, of kswapd and of others.
+    /// Write requests that wait until they may be sent to each device, of the favoured and of others.
     held: [[VecDeque<(Io, Queued)>; 2]; 2],
 }
 
@@ -251,9 +251,18 @@ impl WriteQueues {
         }
     }
 
-    /// Sends a device the held requests that may be sent.
-    fn send_held(&mut self, which: usize, now: u64, outbox: &mut Vec<Io>) {
-        for kind in 0..self.held[which].len() {
+    /// What a writer waits for that has to wait for a device. Without throttling all wait for the same.
+    pub(super) fn channel(&self, device: Device, writer: Writer) -> WaitChannel {
+        let kind = if self.throttles.is_some() { writer.kind() } else { 0 };
+        WaitChannel::Request(self.of(device), kind)
+    }
+
+    /// Wakes those who wait for a throttled device, if it is time for that, and sends it the held requests
+    /// that may be sent.
+    fn send_held(&mut self, which: usize, now: u64, outbox: &mut Vec<Io>, woken: &mut Vec<WaitChannel>) {
+        let Some(throttles) = &mut self.throttles else { return };
+        let wakes = throttles[which].wakes(now);
+        for kind in (0..wakes.len()).filter(|&kind| wakes[kind]) {
             while let Some((io, queued)) = self.held[which][kind].front().copied() {
                 if let Queued::Write(writer) = queued {
                     if self.mq_room(which, writer, now) == 0 {
@@ -264,32 +273,38 @@ impl WriteQueues {
                 self.held[which][kind].pop_front();
                 outbox.push(io);
             }
+            if self.held[which][kind].is_empty() {
+                woken.push(WaitChannel::Request(which, kind));
+            }
         }
     }
 
-    /// Accounts for a write request that has completed, and sends those that waited for it. Returns the
-    /// events that this is.
+    /// Accounts for a write request that has completed, and sends those that waited for it. Adds the events
+    /// that this is to `woken`.
     pub(super) fn complete(
         &mut self,
         device: Device,
         writer: Writer,
         now: u64,
         outbox: &mut Vec<Io>,
-    ) -> &'static [WaitChannel] {
+        woken: &mut Vec<WaitChannel>,
+    ) {
         let which = self.of(device);
         self.requests[which] -= 1;
         if let Some(throttles) = &mut self.throttles {
             throttles[which].written(writer, now);
-            self.send_held(which, now, outbox);
-            return &[WaitChannel::Request];
+            self.send_held(which, now, outbox, woken);
+            return;
+        }
+        if self.requests[which] < NR_REQUESTS {
+            woken.extend([0, 1].map(|which| WaitChannel::Request(which, 0)));
         }
         // clear_bdi_congested wakes tasks that sleep in congestion_wait at every request that completes while
         // the queue is not congested, whether or not it was congested before.
         if self.requests[which] <= CONGESTION_OFF {
             self.congested[which] = false;
-            return &[WaitChannel::Request, WaitChannel::Room];
+            woken.push(WaitChannel::Room);
         }
-        if self.requests[which] < NR_REQUESTS { &[WaitChannel::Request] } else { &[] }
     }
 }
 
@@ -311,8 +326,9 @@ mod tests {
             let write = Write { id, device: Device::Swap, start, pages: 1, most: 320 };
             let merged = queues.add(&write, 0, &mut batch, |_| true);
             let io = Io { id, device: Device::Swap, write: true, sync: false, start, pages: 1 };
-            let queued = if merged { Queued::Merged(Writer::Kswapd) } else { Queued::Write(Writer::Kswapd) };
-            queues.hold(io, queued, Writer::Kswapd, 0, 0, &mut outbox);
+            let queued =
+                if merged { Queued::Merged(Writer::Favoured) } else { Queued::Write(Writer::Favoured) };
+            queues.hold(io, queued, Writer::Favoured, 0, 0, &mut outbox);
         }
         let ids = |outbox: &[Io]| outbox.iter().map(|io| io.id).collect();
         let before = ids(&outbox);
@@ -343,5 +359,28 @@ mod tests {
         assert_eq!(after, before, "four are held");
         assert_eq!(sent(&neighbours, true), (vec![], (1..=20).collect()));
         assert_eq!(sent(&neighbours, false).1.len(), 16, "nothing is merged that is not collected");
+    }
+
+    #[test]
+    fn who_sleeps_is_woken_when_all_that_was_sent_is_written() {
+        let generation = Generation::named("linux-6.12").unwrap();
+        let mut queues = WriteQueues::new(&Config::new(generation, vec![1 << 16]));
+        let (mut outbox, mut woken, mut batch) = (Vec::new(), Vec::new(), Batch::default());
+        let writer = Writer::Favoured;
+        for id in 1..=18 {
+            let io = Io { id, device: Device::Swap, write: true, sync: false, start: 2 * id, pages: 1 };
+            queues.hold(io, Queued::Write(writer), writer, 0, 0, &mut outbox);
+        }
+        assert_eq!(outbox.len(), 16);
+        for _ in 1..16 {
+            queues.complete(Device::Swap, writer, MS, &mut outbox, &mut woken);
+        }
+        assert!(queues.holds_up(Device::Swap, writer, &mut batch, MS));
+        assert_eq!(outbox.len(), 16, "room alone wakes nobody");
+        queues.complete(Device::Swap, writer, MS, &mut outbox, &mut woken);
+        assert_eq!(outbox.len(), 18);
+        assert!(!queues.holds_up(Device::Swap, writer, &mut batch, MS));
+        assert!(woken.contains(&queues.channel(Device::Swap, writer)));
+        assert!(!woken.contains(&queues.channel(Device::Disk, writer)));
     }
 }

@@ -173,7 +173,7 @@ impl Mm {
     fn write_range(&mut self, cx: &mut Cx, number: u32, at: &mut u32, last: u32) -> Done {
         while *at < last {
             if self.queue_full(cx, Device::Disk, Writer::Task) {
-                return Err(self.wait_for_room(cx, WaitReason::Io).into());
+                return Err(self.wait_for_room(cx, Device::Disk, Writer::Task, WaitReason::Io).into());
             }
             *at = self.write_run(cx, number, *at, last);
         }

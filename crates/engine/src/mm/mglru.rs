@@ -28,7 +28,7 @@ use super::page_alloc::HIGHEST;
 use super::policy::{self, Arrival, Kept, Policy, Shadow};
 use super::vmscan::{Fate, ReclaimStat, ScanControl, Tally};
 use super::vmstat::{ACTIVATE, PGREFILL, REFAULT, RESTORE};
-use super::{Cx, DEF_PRIORITY, Device, MS, Mm, SWAP_CLUSTER_MAX, Wait, WaitReason};
+use super::{Cx, DEF_PRIORITY, Device, MS, Mm, SWAP_CLUSTER_MAX, Wait};
 
 /// MIN_NR_GENS: the number of youngest generations that eviction leaves alone.
 const MIN_NR_GENS: u64 = 2;
@@ -833,15 +833,16 @@ impl Mm {
         if scanned == 0 && swappiness > 0 {
             scanned = self.evict_type(cx, scan, lruvec, (1 - first, None), &mut met, pass);
         }
-        self.flush_pageout(cx, scan.writer());
+        self.flush_pageout(cx, scan.is_kswapd());
+        pass.unqueued_dirty += met.unqueued_dirty;
         if met.reclaimed > 0 {
             scan.reclaimed += met.reclaimed;
             self.freed_news(self.lruvecs[lruvec].node);
         }
         scanned += u64::from(self.try_to_inc_min_seq(lruvec, swappiness > 0));
         let out_of_cold = self.generations(lruvec).count(usize::from(swappiness == 0)) == MIN_NR_GENS;
-        let full = met.pageout > 0 && self.pageout_waits(cx, Device::Swap, scan.writer());
-        let stall = full.then(|| self.wait_for_room(cx, WaitReason::Io));
+        let sent = met.pageout > 0;
+        let stall = sent.then(|| self.pageout_wait(cx, Device::Swap, scan.is_kswapd())).flatten();
         (if out_of_cold { 0 } else { scanned }, stall)
     }
 
@@ -1066,7 +1067,7 @@ mod tests {
     use super::super::readahead::RaState;
     use super::super::vmscan::Reclaimer;
     use super::super::vmstat::{PGSCAN, PGSCAN_DIRECT, PGSCAN_KSWAPD, PGSTEAL};
-    use super::super::{Config, Done, Fault, Kswapd, Read, Stop, WaitChannel, Write};
+    use super::super::{Config, Done, Fault, Kswapd, Read, Stop, WaitChannel, WaitReason, Write};
     use super::*;
     use crate::generation::Generation;
     use crate::tuning::Tuning;
@@ -1402,7 +1403,7 @@ mod tests {
             assert_eq!(left, 1000 - 300 - MIN_LRU_BATCH, "{kernel}");
             assert_eq!(m.mm.events.sum(&PGREFILL), 300, "{kernel}");
             assert_eq!((scanned, met.taken), (300 + MIN_LRU_BATCH, MIN_LRU_BATCH), "{kernel}");
-            m.mm.flush_pageout(&mut m.cx, scan.writer());
+            m.mm.flush_pageout(&mut m.cx, scan.is_kswapd());
             m.check();
         }
     }

@@ -159,8 +159,8 @@ pub enum WaitChannel {
     /// A device's queue of writes is no longer congested: `congestion_wait`, or `reclaim_throttle` from 5.16
     /// on.
     Room,
-    /// A device's queue accepts write requests again.
-    Request,
+    /// A device's queue accepts write requests again, of a kind of writers.
+    Request(usize, usize),
 }
 
 /// The kind of a wait, which the measurements distinguish.
@@ -521,8 +521,7 @@ impl Mm {
         self.woken.push(WaitChannel::Io(id));
         match queued {
             Queued::Write(writer) => {
-                let events = self.queues.complete(io.device, writer, now, &mut self.outbox);
-                self.woken.extend(events);
+                self.queues.complete(io.device, writer, now, &mut self.outbox, &mut self.woken);
                 // With the multi-queue layer, a completion does not wake tasks that sleep in congestion_wait.
                 // Those that sleep in reclaim_throttle are woken after some pages were written.
                 if self.generation.blk_mq && self.generation.reclaim_throttle {

@@ -25,6 +25,9 @@ const CHUNK: u64 = 1024;
 const BIO_PAGES: usize = 2048;
 /// BIO_MAX_VECS: the most pieces of contiguous memory in a bio.
 const BIO_VECS: usize = 256;
+/// `/sys/block/*/queue/max_segments` of a virtual disk: the most pieces of contiguous memory in a request.
+/// Pages that go to swap lie apart.
+const SEGMENTS: u32 = 254;
 /// INIT_BW: 100 MiB/s, in pages per second.
 const INITIAL_RATE: u64 = 25_600;
 /// Check a writer against the limit no more often than every 8 pages (`balance_dirty_pages_ratelimited`).
@@ -199,15 +202,30 @@ impl Mm {
         self.queues.is_full(device, writer, &mut self.tasks[cx.task].batch, cx.now())
     }
 
-    /// Whether reclaim has to wait for a place in a device's queue after it has sent pages.
-    pub(crate) fn pageout_waits(&mut self, cx: &Cx, device: Device, writer: Writer) -> bool {
-        self.queues.holds_up(device, writer, &mut self.tasks[cx.task].batch, cx.now())
+    /// The wait of reclaim for a place in a device's queue after it has sent pages, if it has to wait.
+    pub(crate) fn pageout_wait(&mut self, cx: &Cx, device: Device, by_kswapd: bool) -> Option<Wait> {
+        let writer = self.reclaimer(device, by_kswapd);
+        let waits = self.queues.holds_up(device, writer, &mut self.tasks[cx.task].batch, cx.now());
+        waits.then(|| self.wait_for_room(cx, device, writer, WaitReason::Io))
     }
 
-    pub(crate) fn wait_for_room(&mut self, cx: &Cx, why: WaitReason) -> Wait {
+    /// What throttling takes a reclaimer for that writes to a device.
+    fn reclaimer(&self, device: Device, is_kswapd: bool) -> Writer {
+        let favoured = if self.generation.swap_is_favoured { device == Device::Swap } else { is_kswapd };
+        if favoured { Writer::Favoured } else { Writer::Task }
+    }
+
+    /// The wait of a writer for a device that takes no more of its requests.
+    pub(crate) fn wait_for_room(&mut self, cx: &Cx, device: Device, writer: Writer, why: WaitReason) -> Wait {
         let batch = &mut self.tasks[cx.task].batch;
         (batch.waited, batch.left) = (true, 0);
-        Wait { channel: Some(WaitChannel::Request), until: None, why }
+        Wait { channel: Some(self.queues.channel(device, writer)), until: None, why }
+    }
+
+    /// The most pages of a request.
+    fn request_pages(&self, device: Device) -> u32 {
+        let most = self.generation.request_pages;
+        if device == Device::Swap { most.min(SEGMENTS) } else { most }
     }
 
     fn submit_write(
@@ -220,7 +238,7 @@ impl Mm {
         writer: Writer,
     ) -> u64 {
         let id = self.flights.next();
-        let write = Write { id, device, start, pages, most: self.generation.request_pages };
+        let write = Write { id, device, start, pages, most: self.request_pages(device) };
         let (flights, batch) = (&self.flights, &mut self.tasks[cx.task].batch);
         let merged = self.queues.add(&write, cx.task, batch, |first| flights.contains(first));
         let queued = if merged { Queued::Merged(writer) } else { Queued::Write(writer) };
@@ -357,7 +375,7 @@ impl Mm {
 
     /// Sends the pages that reclaim wants to write, neighbours in one request. Returns whether that took a
     /// place in the queue.
-    pub(crate) fn flush_pageout(&mut self, cx: &mut Cx, writer: Writer) -> bool {
+    pub(crate) fn flush_pageout(&mut self, cx: &mut Cx, by_kswapd: bool) -> bool {
         if self.writeback.pageout.is_empty() {
             return false;
         }
@@ -365,12 +383,13 @@ impl Mm {
         let mut pages = std::mem::take(&mut self.writeback.pageout);
         pages.sort_unstable();
         for run in pages.chunk_by(|a, b| a.0 == b.0 && a.1 + 1 == b.1) {
-            for part in run.chunks(self.generation.request_pages as usize) {
+            for part in run.chunks(self.request_pages(run[0].0) as usize) {
                 let frames = part.iter().map(|page| page.2).collect();
                 if part[0].0 == Device::Swap {
                     self.events[vmstat::pswpout] += part.len() as u64;
                 }
                 let pages = part.len() as u32;
+                let writer = self.reclaimer(part[0].0, by_kswapd);
                 self.submit_write(cx, (part[0].0, part[0].1), pages, frames, false, writer);
             }
         }
@@ -495,11 +514,11 @@ impl Mm {
             if dirty == 0 && object.under_writeback == 0 {
                 return Ok(());
             }
-            if self.queue_full(cx, Device::Disk, Writer::Task) {
-                return Err(self.wait_for_room(cx, WaitReason::Io).into());
+            if self.queue_full(cx, Device::Disk, Writer::Sync) {
+                return Err(self.wait_for_room(cx, Device::Disk, Writer::Sync, WaitReason::Io).into());
             }
             let chunk = if self.generation.blk_mq { BIO_PAGES as u64 } else { CHUNK };
-            if dirty > 0 && self.write_file(cx, number, chunk, true, Writer::Task).0 > 0 {
+            if dirty > 0 && self.write_file(cx, number, chunk, true, Writer::Sync).0 > 0 {
                 continue;
             }
             let last = self.objects[number].last_write;
@@ -565,7 +584,7 @@ impl Mm {
             let writer =
                 if passes || over || self.writeback.asked == 0 { Writer::Background } else { Writer::Task };
             if self.queue_full(cx, Device::Disk, writer) {
-                return self.wait_for_room(cx, WaitReason::Idle);
+                return self.wait_for_room(cx, Device::Disk, writer, WaitReason::Idle);
             }
             let chunk = if self.generation.blk_mq { self.writeback.chunk() } else { CHUNK };
             let (written, _) = self.write_file(cx, number, chunk, false, writer);
@@ -638,7 +657,7 @@ impl Mm {
     /// Through 3.1: the writer writes pages itself, and sleeps if there were not enough to write.
     fn write_and_pause(&mut self, cx: &mut Cx, limits: DirtyLimits) -> Done {
         if self.queue_full(cx, Device::Disk, Writer::Task) {
-            return Err(self.wait_for_room(cx, WaitReason::Dirty).into());
+            return Err(self.wait_for_room(cx, Device::Disk, Writer::Task, WaitReason::Dirty).into());
         }
         let rate = (limits.dirty / (self.cpus as u64 * 32)).clamp(16, 1024);
         let chunk = rate + rate / 2;

@@ -586,7 +586,7 @@ impl Mm {
         }
         self.events[vmstat::pgactivate] += met.activated;
         self.putback_lru_pages(scan, (lruvec, which), &batch, &tally);
-        met.queued = self.flush_pageout(cx, scan.writer());
+        met.queued = self.flush_pageout(cx, scan.is_kswapd());
         let kind = usize::from(!anon);
         let l: &mut State = self.lruvecs[lruvec].state_mut();
         l.recent_scanned[kind] += met.taken;
@@ -608,8 +608,10 @@ impl Mm {
             return None;
         }
         let device = if met.anon { Device::Swap } else { Device::Disk };
-        if met.queued && self.pageout_waits(cx, device, scan.writer()) {
-            return Some(self.wait_for_room(cx, WaitReason::Io));
+        if met.queued
+            && let Some(wait) = self.pageout_wait(cx, device, scan.is_kswapd())
+        {
+            return Some(wait);
         }
         if !self.generation.reclaim_flags {
             let l = &mut self.lruvecs[lruvec];

@@ -33,7 +33,6 @@ use super::vmstat::{
     ALLOCSTALL, ByZone, PGSCAN, PGSCAN_DIRECT, PGSCAN_KSWAPD, PGSKIP, PGSTEAL, PGSTEAL_DIRECT,
     PGSTEAL_KSWAPD, Stat,
 };
-use super::wbt::Writer;
 use super::workingset::Change;
 use super::{Cx, DEF_PRIORITY, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, WaitChannel, WaitReason};
 use crate::generation::{FileWrite, ReferenceRule};
@@ -104,9 +103,6 @@ impl ScanControl {
             no_cache_trim: false,
             memcgs_need_aging: false,
         }
-    }
-    pub(crate) fn writer(&self) -> Writer {
-        if self.is_kswapd() { Writer::Kswapd } else { Writer::Task }
     }
     pub(crate) fn is_kswapd(&self) -> bool {
         self.who == Reclaimer::Kswapd
@@ -638,7 +634,7 @@ impl Mm {
                 }
             }
             self.note_scanned(scan, usize::from(!anon), &tally);
-            self.flush_pageout(cx, scan.writer());
+            self.flush_pageout(cx, scan.is_kswapd());
         }
         self.freed_news(self.lruvecs[lruvec].node);
     }

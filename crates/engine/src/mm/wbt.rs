@@ -3,9 +3,15 @@
 //!
 //! The depth begins at 16 requests. Every 104 ms or less it is halved if the fastest read took too long:
 //! more than 2 ms on a device that does not rotate, or 75 ms on one that does. It is doubled if not, or if
-//! there are only writes. kswapd may use the whole depth, and so may others for a while after a writer was
-//! held to the dirty limit. Otherwise others get half of it, or a quarter while there are reads or if nobody
-//! waits for the writes. kswapd's requests are counted separately.
+//! there are only writes. Writes that somebody waits for may use the whole depth, and so may all others for a
+//! while after a writer was held to the dirty limit. Otherwise others get half of it, or a quarter while
+//! there are reads or if nobody waits for the writes. kswapd, and on 6.12 instead of it whoever writes to
+//! swap, may use the whole depth too, and has requests that are counted separately.
+//!
+//! Who finds no room sleeps. On a device with a write cache, which every one here is taken to have, sleepers
+//! of a kind are woken when none of their requests is at the device any more, so that a full queue is first
+//! written whole. For a while after a writer was held to the dirty limit, they are woken earlier. All are
+//! woken when the depth has been doubled, here at the next request that completes.
 
 /// RWB_DEF_DEPTH
 const DEPTH: u32 = 16;
@@ -29,17 +35,24 @@ const RECENT_PAUSE: u64 = 1_000_000_000;
 pub(crate) enum Writer {
     /// The flusher, above the background limit or for old dirty pages (`REQ_BACKGROUND`).
     Background,
-    /// A task: direct reclaim, `fdatasync`.
+    /// A task that does not wait for the data: direct reclaim, `sync_file_range`.
     Task,
-    Kswapd,
+    /// A task that waits for the data, as in `fdatasync` (`REQ_SYNC`).
+    Sync,
+    /// kswapd (`current_is_kswapd`), or whoever writes to swap (`REQ_SWAP`; read in 6.12).
+    Favoured,
 }
 
 impl Writer {
-    /// The index of the count that a writer's requests belong to: kswapd's, or that of all others
+    /// The index of the count that a writer's requests belong to: that of the favoured, or that of all others
     /// (`get_rq_wait`).
     pub(crate) fn kind(self) -> usize {
-        usize::from(self != Writer::Kswapd)
+        usize::from(self != Writer::Favoured)
     }
+}
+
+fn is_recent(at: Option<u64>, span: u64, now: u64) -> bool {
+    at.is_some_and(|at| now < at + span)
 }
 
 /// Completions of a device in a window.
@@ -65,7 +78,7 @@ pub(crate) struct Throttle {
     /// When the window ends; `None` while nothing is throttled.
     ends: Option<u64>,
     window: Window,
-    /// Requests at the device: those of kswapd, and those of others.
+    /// Requests at the device: those of the favoured, and those of others.
     in_flight: [u32; 2],
     /// When a read was last sent or completed.
     read_at: Option<u64>,
@@ -73,6 +86,8 @@ pub(crate) struct Throttle {
     waited: Option<(u64, u64)>,
     /// When a writer was last held to the dirty limit (`dirty_sleep`).
     held_at: Option<u64>,
+    /// The depth was doubled since sleepers were last woken.
+    doubled: bool,
 }
 
 impl Throttle {
@@ -92,25 +107,47 @@ impl Throttle {
             read_at: None,
             waited: None,
             held_at: None,
+            doubled: false,
         }
     }
 
     /// The number of further requests that a writer may send now (`get_limit`).
     pub(crate) fn room(&mut self, writer: Writer, now: u64) -> u32 {
         self.advance(now);
-        let recent = |at: Option<u64>, span: u64| at.is_some_and(|at| now < at + span);
-        let (normal, background) = match self.depth {
-            0..=2 => (self.depth, 1),
-            depth => (depth.div_ceil(2), depth.div_ceil(4)),
-        };
-        let limit = if writer == Writer::Kswapd || recent(self.held_at, RECENT_PAUSE) {
+        let (normal, background) = self.limits();
+        let limit = if matches!(writer, Writer::Favoured | Writer::Sync) || self.held_lately(now) {
             self.depth
-        } else if writer == Writer::Background || recent(self.read_at, RECENT_READ) {
+        } else if writer == Writer::Background || is_recent(self.read_at, RECENT_READ, now) {
             background
         } else {
             normal
         };
         limit.saturating_sub(self.in_flight[writer.kind()])
+    }
+
+    /// The requests that writers may have at the device: all, and those of background writeback
+    /// (`wb_normal`, `wb_background`; `calc_wb_limits`).
+    fn limits(&self) -> (u32, u32) {
+        match self.depth {
+            0..=2 => (self.depth, 1),
+            depth => (depth.div_ceil(2), depth.div_ceil(4)),
+        }
+    }
+
+    /// A writer was held to the dirty limit in the last second (`wb_recent_wait`).
+    fn held_lately(&self, now: u64) -> bool {
+        is_recent(self.held_at, RECENT_PAUSE, now)
+    }
+
+    /// Whether a request that completes wakes the writers of each kind that sleep (`wbt_rqw_done`,
+    /// `rwb_wake_all`).
+    pub(crate) fn wakes(&mut self, now: u64) -> [bool; 2] {
+        let (normal, background) = self.limits();
+        let limit = if self.held_lately(now) { normal } else { 0 };
+        let all = std::mem::take(&mut self.doubled);
+        self.in_flight.map(|in_flight| {
+            all || in_flight == 0 || (in_flight < limit && limit - in_flight >= background / 2)
+        })
     }
 
     /// A write was sent to the device.
@@ -205,19 +242,22 @@ impl Throttle {
     }
 
     fn scale_up(&mut self) {
-        if !self.scaled_max {
-            self.step -= 1;
-            self.scaled_max = self.calculate();
+        if self.scaled_max {
+            return;
         }
+        self.step -= 1;
+        self.scaled_max = self.calculate();
         self.unknown = 0;
+        self.doubled = true;
     }
 
     fn scale_down(&mut self, hard: bool) {
-        if self.depth > 1 {
-            self.step = if self.step < 0 && hard { 0 } else { self.step + 1 };
-            self.scaled_max = false;
-            self.calculate();
+        if self.depth == 1 {
+            return;
         }
+        self.step = if self.step < 0 && hard { 0 } else { self.step + 1 };
+        self.scaled_max = false;
+        self.calculate();
         self.unknown = 0;
     }
 
@@ -249,7 +289,7 @@ mod tests {
     fn who_writes_decides_how_much_of_the_depth() {
         let mut throttle = Throttle::new(false, 256);
         let room = |throttle: &mut Throttle, now| {
-            [Writer::Kswapd, Writer::Task, Writer::Background].map(|writer| throttle.room(writer, now))
+            [Writer::Favoured, Writer::Task, Writer::Background].map(|writer| throttle.room(writer, now))
         };
         assert_eq!(room(&mut throttle, 0), [16, 8, 4]);
         throttle.asked(1, true, 0);
@@ -258,7 +298,7 @@ mod tests {
         assert_eq!(room(&mut throttle, 150 * MS), [16, 8, 4]);
         throttle.held(150 * MS);
         assert_eq!(room(&mut throttle, 160 * MS), [16, 16, 16], "a writer is held to the dirty limit");
-        throttle.sent(Writer::Kswapd, 160 * MS);
+        throttle.sent(Writer::Favoured, 160 * MS);
         throttle.sent(Writer::Task, 160 * MS);
         throttle.sent(Writer::Background, 160 * MS);
         assert_eq!(room(&mut throttle, 160 * MS), [15, 14, 14]);
@@ -268,7 +308,7 @@ mod tests {
     fn writes_alone_get_most_of_the_queue_and_slow_reads_leave_them_one() {
         let mut throttle = Throttle::new(false, 256);
         throttle.sent(Writer::Task, 0);
-        let depths: Vec<u32> = (0..6).map(|n| throttle.room(Writer::Kswapd, n * 104 * MS + 1)).collect();
+        let depths: Vec<u32> = (0..6).map(|n| throttle.room(Writer::Favoured, n * 104 * MS + 1)).collect();
         assert_eq!(depths, [16, 31, 61, 121, 192, 192]);
         // Reads take 3 ms, beside writes.
         let mut depths = Vec::new();
@@ -278,7 +318,7 @@ mod tests {
             throttle.answered(now, true, now, now + 3 * MS);
             throttle.sent(Writer::Task, now + 4 * MS);
             throttle.written(Writer::Task, now + 5 * MS);
-            depths.push(throttle.room(Writer::Kswapd, now + 5 * MS));
+            depths.push(throttle.room(Writer::Favoured, now + 5 * MS));
             now += 10 * MS;
         }
         depths.dedup();
@@ -292,7 +332,30 @@ mod tests {
             disk.sent(Writer::Task, 50 * MS);
             disk.written(Writer::Task, 60 * MS);
         });
-        assert_eq!(disk.room(Writer::Kswapd, 105 * MS), 31);
+        assert_eq!(disk.room(Writer::Favoured, 105 * MS), 31);
+    }
+
+    #[test]
+    fn sleepers_are_woken_when_nothing_is_under_way_or_the_depth_was_doubled() {
+        let mut throttle = Throttle::new(false, 256);
+        (0..16).for_each(|_| throttle.sent(Writer::Favoured, 0));
+        (0..2).for_each(|_| throttle.sent(Writer::Task, 0));
+        let mut written = |writer, now| {
+            throttle.written(writer, now);
+            throttle.wakes(now)
+        };
+        assert_eq!(written(Writer::Favoured, MS), [false, false]);
+        assert_eq!(written(Writer::Task, 2 * MS), [false, false]);
+        assert_eq!(written(Writer::Task, 3 * MS), [false, true], "that was the last of its kind");
+        assert_eq!(written(Writer::Favoured, 105 * MS), [true, true], "the depth is 31 now");
+        assert_eq!(written(Writer::Favoured, 106 * MS), [false, true]);
+        // For a second after a writer was held to the dirty limit, up to half of the depth less an eighth of
+        // it may be under way.
+        throttle.held(106 * MS);
+        assert_eq!(throttle.wakes(107 * MS), [false, true], "13");
+        throttle.written(Writer::Favoured, 107 * MS);
+        assert_eq!(throttle.wakes(107 * MS), [true, true], "12");
+        assert_eq!(throttle.wakes(1200 * MS), [false, true]);
     }
 
     #[test]
@@ -300,10 +363,10 @@ mod tests {
         let mut throttle = Throttle::new(false, 256);
         throttle.sent(Writer::Task, 0);
         throttle.asked(1, true, 0);
-        assert_eq!(throttle.room(Writer::Kswapd, 105 * MS), 8);
+        assert_eq!(throttle.room(Writer::Favoured, 105 * MS), 8);
         throttle.written(Writer::Task, 110 * MS);
         throttle.answered(1, true, 0, 120 * MS);
-        assert_eq!(throttle.room(Writer::Kswapd, 60_000 * MS), 16);
+        assert_eq!(throttle.room(Writer::Favoured, 60_000 * MS), 16);
         assert_eq!(throttle.ends, None, "nothing to watch");
     }
 }
