@@ -176,10 +176,11 @@ impl Machine {
         let files = Files::new(&program.files, disk_pages, |file| mm.declare_file(file.pages, file.exists));
         let cfq = memory.generation.cfq;
         let blk_mq = memory.generation.blk_mq;
-        // CFQ idles only where the heads would have to move.
+        // CFQ idles only where the heads would have to move. A device has a queue for each CPU if it can; one
+        // with a single queue gets a scheduler (`elevator_get_default`).
         let scheduler = |spec: DeviceSpec| match spec.seek {
             Some(_) if cfq => Scheduler::Cfq,
-            None if blk_mq => Scheduler::None,
+            None if blk_mq && cpus > 1 => Scheduler::None,
             _ => Scheduler::Deadline,
         };
         let disk_of = |spec| Disk::new(spec, scheduler(spec), memory.generation.request_pages);
