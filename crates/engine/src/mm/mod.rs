@@ -480,7 +480,10 @@ impl Mm {
             self.arrive(flight);
             return 0;
         }
-        cx.spend(self.costs.submit);
+        // What joins a request that is being collected takes no more of the block layer.
+        if !matches!(queued, Queued::Merged(_)) {
+            cx.spend(self.costs.submit);
+        }
         let kib = u64::from(pages) * 4;
         if write {
             self.events[counters::vmstat::pgpgout] += kib;
