@@ -175,6 +175,10 @@ pub struct LruGen {
     /// reclaim activates the neighbours that are in use only if they are fewer than 15 (6.1). Otherwise the
     /// page is kept, and direct reclaim activates all of them (6.12).
     pub marks_looked_at: bool,
+    /// Dirty and locked pages and those under writeback move to the next generation when eviction meets them
+    /// in the oldest (6.1). Otherwise they are isolated and activated, which takes them to the youngest (read
+    /// in 6.12.117).
+    pub sets_unclean_aside: bool,
 }
 
 impl LruGen {
@@ -188,6 +192,7 @@ impl LruGen {
         counts_recent: true,
         counts_protected: true,
         marks_looked_at: true,
+        sets_unclean_aside: true,
     };
     /// 6.12.
     pub const LINUX_6_12: Self = LruGen {
@@ -199,6 +204,7 @@ impl LruGen {
         counts_recent: false,
         counts_protected: false,
         marks_looked_at: false,
+        sets_unclean_aside: false,
     };
 }
 

@@ -878,7 +878,7 @@ impl Mm {
                 scanned += 1;
                 cx.spend(self.costs.scan);
                 let zone = self.frames[frame as usize].zone();
-                if self.sort_page(lruvec, frame, kind, last_tier, pass) {
+                if self.sort_page(lruvec, frame, kind, last_tier) {
                     self.events[PGREFILL[self.zones[zone].index()]] += 1;
                 } else if self.is_inhibited(scan, frame) {
                     skipped += 1;
@@ -903,14 +903,7 @@ impl Mm {
 
     /// Puts a page where it belongs if it may not be evicted now (`sort_folio`): promoted, protected by its
     /// tier, not available without waiting, or not evictable at all.
-    fn sort_page(
-        &mut self,
-        lruvec: usize,
-        frame: u32,
-        kind: usize,
-        last_tier: usize,
-        pass: &mut Pass,
-    ) -> bool {
+    fn sort_page(&mut self, lruvec: usize, frame: u32, kind: usize, last_tier: usize) -> bool {
         let f = self.frames[frame as usize];
         if f.has(flag::MLOCKED) {
             self.events[vmstat::unevictable_pgs_culled] += 1;
@@ -933,11 +926,10 @@ impl Mm {
             }
             return true;
         }
-        let dirty = kind == FILE && f.has(flag::DIRTY);
-        if dirty {
-            pass.file_taken += 1;
-            pass.unqueued_dirty += u64::from(!f.has(flag::WRITEBACK));
+        if !self.generation.lru_gen.sets_unclean_aside {
+            return false;
         }
+        let dirty = kind == FILE && f.has(flag::DIRTY);
         if dirty || f.has(flag::LOCKED | flag::WRITEBACK) {
             let f = &mut self.frames[frame as usize];
             f.flags = (f.flags & !REFS_FLAGS) | flag::RECLAIM;
@@ -969,7 +961,10 @@ impl Mm {
         if !f.has(flag::REFERENCED) {
             f.flags &= !REFS_FLAGS;
         }
-        f.flags &= !(flag::RECLAIM | flag::REFERENCED);
+        f.flags &= !flag::REFERENCED;
+        if self.generation.lru_gen.sets_unclean_aside {
+            f.flags &= !flag::RECLAIM;
+        }
         let slot = f.slot;
         met.taken += 1;
         if self.entries[slot as usize] & entry::MAPPED != 0
@@ -991,15 +986,16 @@ impl Mm {
             Fate::Keep | Fate::Activate => {
                 self.events[vmstat::pgactivate] += u64::from(fate == Fate::Activate);
                 let f = &mut self.frames[frame as usize];
-                let waits =
-                    fate == Fate::Keep && f.has(flag::RECLAIM) && f.has(flag::DIRTY | flag::WRITEBACK);
-                if !waits {
-                    f.flags &= !REFS_FLAGS;
-                } else if f.has(flag::WORKINGSET) {
-                    f.flags |= flag::REFERENCED;
+                let unclean = f.has(flag::RECLAIM) && f.has(flag::DIRTY | flag::WRITEBACK);
+                let active = !unclean || fate == Fate::Activate;
+                match (unclean, active) {
+                    (false, _) => f.flags &= !REFS_FLAGS,
+                    (true, true) => f.flags &= !(flag::REFS | flag::REFERENCED),
+                    (true, false) if f.has(flag::WORKINGSET) => f.flags |= flag::REFERENCED,
+                    (true, false) => {}
                 }
                 let f = *f;
-                let to = self.generations(lruvec).list_for(&f, !waits);
+                let to = self.generations(lruvec).list_for(&f, active);
                 self.lru_move(frame, to, false);
             }
         }
