@@ -96,7 +96,7 @@ impl Sink for Kept {
 }
 
 fn machine(generation: Generation, interval: u64, processes: Vec<Process>) -> Machine {
-    let disk = DeviceSpec { latency: 100_000, bandwidth: 200 << 20, iops: 2000, seek: None };
+    let disk = DeviceSpec { latency: 100_000, bandwidth: 200 << 20, iops: 2000, seek: None, burst: 0 };
     let config = MachineConfig {
         mm: mm::Config { cpus: 8, ..mm::Config::new(generation, vec![u64::from(PAGES) * 5 / 4]) },
         disk,

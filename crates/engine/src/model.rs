@@ -95,6 +95,7 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
         bandwidth: disk.bandwidth.0.0,
         iops: disk.iops.unwrap_or(NO_LIMIT),
         seek: disk.rotational.then(|| disk.latency.ns()),
+        burst: disk.burst.ns(),
     };
     let swap = match machine.swap.on {
         SwapOn::Disk => SwapDevice::Disk,
@@ -103,6 +104,7 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
             bandwidth: machine.swap.bandwidth.unwrap_or(disk.bandwidth).0.0,
             iops: machine.swap.iops.unwrap_or(NO_LIMIT),
             seek: None,
+            burst: machine.swap.burst.ns(),
         }),
     };
     let in_pages = |occupied: &Occupied| -> Vec<u64> {

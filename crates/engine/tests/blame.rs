@@ -145,7 +145,7 @@ impl Case {
     /// A machine of 256 MiB with swap of its own.
     fn machine(&self) -> MachineConfig {
         let generation = Generation::named(self.kernel).expect("a generation");
-        let disk = DeviceSpec { latency: 100_000, bandwidth: 400 << 20, iops: 0, seek: None };
+        let disk = DeviceSpec { latency: 100_000, bandwidth: 400 << 20, iops: 0, seek: None, burst: 0 };
         // A boost takes memory on nobody's account: with boosts 14 of 22 shares are within 15 points.
         let tuning = Tuning { watermark_boost_factor: 0, ..Tuning::default() };
         MachineConfig {

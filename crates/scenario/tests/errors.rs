@@ -130,6 +130,8 @@ fn each_says_where_what_and_what_would_be_accepted() {
              s.toml:6:17: machine.swap.size: 3 TiB of swap are larger than the disk that holds it".to_owned()),
         ("cpus = 4", "cpus = 4\nswap = { size = \"1 GiB\", on = \"disk\", iops = 5 }",
             "6:46: machine.swap.iops: swap on the disk has the disk's; leave it out, or write on = \"own\"".to_owned()),
+        ("cpus = 4", "cpus = 4\nswap = { size = \"1 GiB\", on = \"disk\", burst = \"100 ms\" }",
+            "6:47: machine.swap.burst: swap on the disk has the disk's; leave it out, or write on = \"own\"".to_owned()),
         ("cpus = 4", "cpus = 4\nswap = { on = \"tape\" }",
             "6:15: machine.swap.on: \"tape\" is not known; accepted: \"own\", \"disk\"".to_owned()),
         // Settings.

@@ -1,6 +1,6 @@
 //! Scenarios that are sound: what their cases are, that overrides count, and that resolved cases read back.
 
-use lotsfree_scenario::{Case, Scenario};
+use lotsfree_scenario::{Case, Conditions, Scenario};
 use lotsfree_settings::{SWAPPINESS, TRANSPARENT_HUGEPAGE_ENABLED, Value};
 use lotsfree_workload::{Actor, Policy};
 use proptest::prelude::*;
@@ -271,4 +271,21 @@ fn an_override_counts_for_the_variants_that_are_asked_for() {
     let cases = scenario.with_for(&newer, Some(&asked)).unwrap().cases(Some(&asked)).unwrap();
     assert_eq!(cases.len(), 1);
     assert!(scenario.with_for(&newer, Some(&["limit".to_owned()])).is_err());
+}
+
+#[test]
+fn the_disks_of_a_virtual_machine_let_a_tenth_of_a_second_pass_at_once() {
+    let burst = |swap: &str, measured_latency| {
+        let text = format!(
+            "title = \"t\"\nduration = \"1 s\"\n[machine]\ngeneration = \"linux-6.1\"\ncpus = 2\nnodes = [\"1 GiB\"]\nswap = {{ {swap} }}\n\
+             [[actor]]\nname = \"reader\"\nkind = \"file-reader\"\nsize = \"1 MiB\"\n"
+        );
+        let mut machine = cases(&text)[0].machine.clone();
+        machine.take(Conditions { measured_latency, ..Conditions::default() }, None);
+        [machine.disk.burst, machine.swap.burst].map(|burst| burst.ns() / 1_000_000)
+    };
+    let own = "size = \"1 GiB\", on = \"own\", latency = \"1 ms\", bandwidth = \"9 MiB/s\"";
+    assert_eq!(burst(own, true), [100, 100]);
+    assert_eq!(burst("size = \"1 GiB\", on = \"disk\"", true), [100, 0]);
+    assert_eq!(burst(own, false), [0, 0]);
 }

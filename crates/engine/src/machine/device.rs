@@ -11,10 +11,10 @@
 //!   to [`SLICE_IDLE`] after an answer, so that the reader can ask again. Readers that do so take most of the
 //!   disk's time from the writers.
 //!
-//! - None (`block/blk-mq.c`; with the multi-queue layer, where the device does not rotate): requests go to
-//!   the device at once, which serves each direction in the order of arrival and [`WRITES_STARVED`] reads
-//!   before a write. A stream of contiguous reads does not pass others, as it does in the order of place.
-//!   Linux 6.12 with a disk of QEMU that is throttled to 40 MiB/s: 2.3 reads of 128 KiB for each write.
+//! - None (`block/blk-mq.c`; with the multi-queue layer, where the device does not rotate and there are
+//!   several CPUs): requests go to the device at once. What order it serves them in is its own affair; here
+//!   it serves each direction in the order of arrival and [`WRITES_STARVED`] reads before a write. A stream
+//!   of contiguous reads does not pass others, as it does in the order of place.
 //!   Nothing is merged while it waits; what a virtual disk is handed at the same moment is, up to
 //!   [`HANDED_OVER_PAGES`] (QEMU, `hw/block/virtio-blk.c`: `virtio_blk_submit_multireq`).
 //!
@@ -22,7 +22,8 @@
 //!
 //! A request occupies the device for the time that its data take at the device's bandwidth. Unless it begins
 //! where the one before it ended, it takes at least one operation at the device's rate, or a seek on top of
-//! the transfer. The latency is added to that, and overlaps with the requests that follow.
+//! the transfer. The latency is added to that, and overlaps with the requests that follow. A device with a
+//! burst has none of this, except with CFQ, but a [`Bucket`].
 //!
 //! Not modelled are caches of the device, several hardware queues, the dependence of a seek on its distance,
 //! I/O priorities and control groups. Of CFQ, the model lacks a queue for each process, requests that expire,
@@ -30,6 +31,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::bucket::Bucket;
 use crate::mm::Io;
 
 /// `writes_starved`: batches of reads, or reads, that may pass a waiting write.
@@ -47,7 +49,7 @@ const SLICE_IDLE: u64 = 8_000_000;
 /// that nobody waits for.
 const SLICE_ASYNC_REQUESTS: u32 = 16;
 /// A virtual disk merges requests that arrive together into one of at most this many pages (IOV_MAX).
-const HANDED_OVER_PAGES: u32 = 1024;
+pub(super) const HANDED_OVER_PAGES: u32 = 1024;
 const SECOND: u128 = 1_000_000_000;
 const PAGE: u128 = 4096;
 
@@ -63,20 +65,37 @@ pub struct DeviceSpec {
     /// Nanoseconds that the heads of a rotating disk take to reach a request that does not begin where the
     /// one before ended; if set, it replaces the limit on requests per second.
     pub seek: Option<u64>,
+    /// Nanoseconds' worth of requests that pass at once after a rest, of a device that is not slow but held
+    /// to its figures; 0 for one that is slow.
+    pub burst: u64,
+}
+
+/// The nanoseconds in which an amount passes at a rate; 0 without one.
+fn per_second(amount: u128, rate: u64) -> u64 {
+    match rate {
+        0 => 0,
+        rate => u64::try_from((amount * SECOND).div_ceil(u128::from(rate))).unwrap_or(u64::MAX >> 1),
+    }
 }
 
 impl DeviceSpec {
+    /// Nanoseconds that the data of a request take.
+    pub(super) fn transfer(&self, pages: u32) -> u64 {
+        per_second(u128::from(pages) * PAGE, self.bandwidth)
+    }
+
+    /// Nanoseconds that a request takes at least, wherever it begins.
+    pub(super) fn operation(&self) -> u64 {
+        self.seek.unwrap_or_else(|| per_second(1, self.iops))
+    }
+
     /// Nanoseconds that a request occupies the device.
     fn service(&self, pages: u32, contiguous: bool) -> u64 {
-        let per_second = |amount: u128, rate: u64| match rate {
-            0 => 0,
-            rate => u64::try_from((amount * SECOND).div_ceil(u128::from(rate))).unwrap_or(u64::MAX >> 1),
-        };
-        let transfer = per_second(u128::from(pages) * PAGE, self.bandwidth);
+        let transfer = self.transfer(pages);
         match (contiguous, self.seek) {
             (true, _) => transfer,
             (false, Some(seek)) => transfer.saturating_add(seek),
-            (false, None) => transfer.max(per_second(1, self.iops)),
+            (false, None) => transfer.max(self.operation()),
         }
     }
 }
@@ -190,6 +209,8 @@ enum Next {
 pub(super) struct Disk {
     spec: DeviceSpec,
     scheduler: Scheduler,
+    /// What a device with a burst has in place of all that follows.
+    bucket: Option<Bucket>,
     /// The most pages of a merged request (`max_sectors_kb`).
     request_pages: u32,
     /// Waiting requests by class.
@@ -213,6 +234,7 @@ impl Disk {
         Disk {
             spec,
             scheduler,
+            bucket: (spec.burst > 0 && scheduler != Scheduler::Cfq).then(|| Bucket::new(spec)),
             request_pages,
             waiting: Default::default(),
             in_service: None,
@@ -228,6 +250,9 @@ impl Disk {
 
     /// Accepts a request. Returns when to call [`Disk::served`], if that is not known yet.
     pub(super) fn submit(&mut self, io: &Io, now: u64) -> Option<u64> {
+        if let Some(bucket) = &mut self.bucket {
+            return bucket.submit(io, now);
+        }
         let class = match (io.write, self.scheduler) {
             (false, _) => READ,
             (true, Scheduler::Cfq) if io.sync => SYNC_WRITE,
@@ -274,6 +299,9 @@ impl Disk {
     /// each one that was merged into it, with the time at which it completes, to `complete`. Returns when to
     /// call again.
     pub(super) fn served(&mut self, now: u64, mut complete: impl FnMut(u64, u64)) -> Option<u64> {
+        if let Some(bucket) = &mut self.bucket {
+            return bucket.pass(now, complete);
+        }
         if self.in_service.is_some() && now < self.busy_until {
             // The event is the end of an idle time that a request has cut short, or of a request before
             // another was added to it.
@@ -401,7 +429,8 @@ mod tests {
     use super::*;
     use crate::mm::Device;
 
-    const SPEC: DeviceSpec = DeviceSpec { latency: 50, bandwidth: 4096 * 1_000_000, iops: 1000, seek: None };
+    const SPEC: DeviceSpec =
+        DeviceSpec { latency: 50, bandwidth: 4096 * 1_000_000, iops: 1000, seek: None, burst: 0 };
     const MS: u64 = 1_000_000;
 
     fn io(id: u64, write: bool, start: u64, pages: u32) -> Io {
@@ -453,7 +482,7 @@ mod tests {
     fn a_seek_takes_the_place_of_the_rate() {
         let spec = DeviceSpec { seek: Some(8 * MS), ..SPEC };
         assert_eq!(serve(spec, &[io(1, false, 0, 10)]), [(1, 8 * MS + 10_000 + 50)]);
-        let unlimited = DeviceSpec { latency: 50, bandwidth: 0, iops: 0, seek: None };
+        let unlimited = DeviceSpec { latency: 50, bandwidth: 0, iops: 0, ..SPEC };
         assert_eq!(serve(unlimited, &[io(1, false, 0, 10)]), [(1, 50)]);
     }
 

@@ -33,6 +33,7 @@
 //! Remote memory is not slower than local memory. A thread that is killed in the middle of a call does not
 //! finish the call.
 
+mod bucket;
 mod cpus;
 mod device;
 mod files;

@@ -65,7 +65,7 @@ fn program(files: &[(u32, bool)], processes: Vec<Process>) -> Program {
 
 /// 64 MiB, two CPUs, a disk of 100 MiB/s, 1,000 requests per second, 100 µs.
 fn config() -> MachineConfig {
-    let disk = DeviceSpec { latency: 100_000, bandwidth: 100 << 20, iops: 1000, seek: None };
+    let disk = DeviceSpec { latency: 100_000, bandwidth: 100 << 20, iops: 1000, seek: None, burst: 0 };
     MachineConfig {
         mm: mm::Config { cpus: 2, ..mm::Config::new(Generation::named("linux-6.1").unwrap(), vec![16384]) },
         disk,

@@ -98,14 +98,15 @@ fn build(actors: &[Actor]) -> Program {
 }
 
 fn machine() -> impl Strategy<Value = MachineConfig> {
-    let device = (0u64..2 * MS, 1u64..500, prop_oneof![Just(0), 100u64..100_000], any::<bool>()).prop_map(
-        |(latency, mib, iops, seek)| DeviceSpec {
+    let burst = prop_oneof![Just(0), Just(100 * MS)];
+    let device = (0u64..2 * MS, 1u64..500, prop_oneof![Just(0), 100u64..100_000], any::<bool>(), burst)
+        .prop_map(|(latency, mib, iops, seek, burst)| DeviceSpec {
             latency,
             bandwidth: mib << 20,
             iops,
             seek: seek.then_some(5 * MS),
-        },
-    );
+            burst,
+        });
     let swap =
         (prop_oneof![Just(0u64), 100u64..20_000], prop_oneof![Just(None), device.clone().prop_map(Some)]);
     let size = || 8192u64..20_000;
