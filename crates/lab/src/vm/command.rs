@@ -29,6 +29,16 @@ pub(crate) fn check(case: &Case) -> Result<(), Error> {
     Ok(())
 }
 
+/// What a machine has from the beginning.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given {
+    /// Disks are as slow as the scenario's.
+    pub(crate) throttled: bool,
+    /// The host's memory for all of the machine's. Otherwise the host finds memory for each page when the
+    /// machine first touches it, which takes as long again as what the machine's kernel does for that page.
+    pub(crate) memory: bool,
+}
+
 /// QEMU's arguments, but for `-kernel` and `-append`. `place` gives the path of a file by its name. The data
 /// channel is the socket that is QEMU's standard input, and the monitor the socket that is its standard
 /// output.
@@ -40,7 +50,7 @@ pub(crate) fn arguments(
     disks: &[Disk],
     accelerator: Accelerator,
     channel: Channel,
-    throttled: bool,
+    given: Given,
     place: &dyn Fn(&str) -> String,
 ) -> Result<Vec<String>, Error> {
     let per_node = machine.cpus_per_node();
@@ -58,10 +68,10 @@ pub(crate) fn arguments(
         place(CONSOLE),
         channel.options()
     );
-    nodes(&mut line, machine, &per_node);
+    nodes(&mut line, machine, &per_node, given.memory);
     for disk in disks {
         let name = disk.name;
-        let throttle = if throttled { disk.throttle.options() } else { String::new() };
+        let throttle = if given.throttled { disk.throttle.options() } else { String::new() };
         // If the host runs out of room, a write fails in the guest instead of stopping the machine.
         let _ = write!(
             line,
@@ -74,14 +84,16 @@ pub(crate) fn arguments(
 }
 
 /// Memory of each node in whole MiB, its CPUs in the order of their numbers, and the distances.
-fn nodes(line: &mut String, machine: &MachineSpec, cpus: &[u32]) {
+fn nodes(line: &mut String, machine: &MachineSpec, cpus: &[u32], given: bool) {
+    let given = if given { ",prealloc=on" } else { "" };
     let sizes: Vec<u64> = machine.nodes.iter().map(|size| size.bytes().div_ceil(MIB)).collect();
     let _ = write!(line, " -m {}M", sizes.iter().sum::<u64>());
     let mut first = 0;
     for (node, (size, cpus)) in sizes.iter().zip(cpus).enumerate() {
         let _ = write!(
             line,
-            " -object memory-backend-ram,id=m{node},size={size}M -numa node,nodeid={node},memdev=m{node}"
+            " -object memory-backend-ram,id=m{node},size={size}M{given} \
+             -numa node,nodeid={node},memdev=m{node}"
         );
         match cpus {
             0 => {}
@@ -123,7 +135,8 @@ mod tests {
         let machine = case(machine).machine;
         let disks = disks(&machine, Bytes::ZERO);
         let name = |name: &str| name.to_owned();
-        Ok(arguments(&machine, &disks, accelerator, Channel::Virtio, throttled, &name)?.join(" "))
+        let given = Given { throttled, memory: throttled };
+        Ok(arguments(&machine, &disks, accelerator, Channel::Virtio, given, &name)?.join(" "))
     }
 
     #[test]
@@ -137,9 +150,12 @@ mod tests {
                         -chardev socket,id=data,fd=0 -device virtio-serial-pci \
                         -device virtserialport,chardev=data,name=lotsfree.data \
                         -chardev socket,id=monitor,fd=1 -mon chardev=monitor,mode=control -m 833M \
-                        -object memory-backend-ram,id=m0,size=512M -numa node,nodeid=0,memdev=m0,cpus=0-1 \
-                        -object memory-backend-ram,id=m1,size=256M -numa node,nodeid=1,memdev=m1 \
-                        -object memory-backend-ram,id=m2,size=65M -numa node,nodeid=2,memdev=m2,cpus=2 \
+                        -object memory-backend-ram,id=m0,size=512M,prealloc=on \
+                        -numa node,nodeid=0,memdev=m0,cpus=0-1 \
+                        -object memory-backend-ram,id=m1,size=256M,prealloc=on \
+                        -numa node,nodeid=1,memdev=m1 \
+                        -object memory-backend-ram,id=m2,size=65M,prealloc=on \
+                        -numa node,nodeid=2,memdev=m2,cpus=2 \
                         -numa dist,src=0,dst=1,val=20 -numa dist,src=0,dst=2,val=30 \
                         -numa dist,src=1,dst=0,val=20 -numa dist,src=1,dst=2,val=40 \
                         -numa dist,src=2,dst=0,val=30 -numa dist,src=2,dst=1,val=40 \
@@ -150,7 +166,8 @@ mod tests {
                         werror=report,throttling.bps-total=2097152,throttling.iops-total=5 \
                         -device virtio-blk-pci,drive=swap";
         assert_eq!(line(machine, Accelerator::Kvm, true).expect("possible"), expected);
-        assert!(!line(machine, Accelerator::Kvm, false).expect("possible").contains("throttling"));
+        let later = line(machine, Accelerator::Kvm, false).expect("possible");
+        assert!(!later.contains("throttling") && !later.contains("prealloc"), "{later}");
     }
 
     #[test]

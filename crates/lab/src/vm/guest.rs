@@ -5,10 +5,12 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lotsfree_kernel_files::counters::{Meminfo, Values, meminfo};
 use lotsfree_scenario::{Case, Filesystem, MachineSpec};
 use lotsfree_units::{Bytes, PageSize};
 
 use super::channel::Channel;
+use super::command::Given;
 use super::disk::{self, Disk};
 use super::modules::Loader;
 use super::packages::by_number;
@@ -120,9 +122,10 @@ impl Guest {
         }
         let loader = self.kernel.modules.as_deref().map(Loader::new).transpose()?;
         let channel = Channel::of(loader.as_ref());
+        let given = Given { throttled: self.throttled, memory: host_has(self.machine.memory()) };
         let line = |kernel: &str, place: &dyn Fn(&str) -> String| {
             let (machine, disks) = (&self.machine, &self.disks);
-            let arguments = command::arguments(machine, disks, accelerator, channel, self.throttled, place)?;
+            let arguments = command::arguments(machine, disks, accelerator, channel, given, place)?;
             let kernel = vec!["-kernel".to_owned(), kernel.to_owned()];
             Ok::<_, Error>([kernel, arguments, vec!["-append".to_owned(), self.parameters(channel)]].concat())
         };
@@ -261,6 +264,13 @@ pub(crate) fn write_only(scratch: &Scratch, name: &str) -> Result<File, Error> {
     scratch.file(name)?;
     let path = scratch.path().join(name);
     File::options().write(true).open(&path).map_err(Error::io(path))
+}
+
+/// Whether this host has as much memory as a guest, and a quarter more for itself.
+fn host_has(memory: Bytes) -> bool {
+    let text = std::fs::read("/proc/meminfo").unwrap_or_default();
+    let available = Values::<Meminfo>::parse(&text, |_| ()).get(meminfo::MemAvailable);
+    available.is_some_and(|kib| Bytes::kib(kib) >= memory.scale(1.25))
 }
 
 /// From here on kernels take `--` for the end of what is theirs (`init/main.c`, commit 51e158c12aca). Older
