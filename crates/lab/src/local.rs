@@ -374,7 +374,7 @@ fn swaps(memory: &Values<Meminfo>) -> bool {
     memory.get(meminfo::SwapTotal).is_some_and(|kib| kib > 0)
 }
 
-fn read_meminfo() -> Result<Values<Meminfo>, LabError> {
+pub(crate) fn read_meminfo() -> Result<Values<Meminfo>, LabError> {
     let path = Path::new("/proc/meminfo");
     Ok(Values::<Meminfo>::parse(&fs::read(path).map_err(at(path))?, |_| ()))
 }

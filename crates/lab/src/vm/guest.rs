@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lotsfree_kernel_files::counters::{Meminfo, Values, meminfo};
+use lotsfree_kernel_files::counters::meminfo;
 use lotsfree_scenario::{Case, Filesystem, MachineSpec};
 use lotsfree_units::{Bytes, PageSize};
 
@@ -18,6 +18,7 @@ use super::qemu::{Bounds, Files};
 use super::running::{Boot, CONSOLE, Facts};
 use super::scratch::Scratch;
 use super::{Accelerator, Error, Initramfs, Kernel, Running, command, elf, image, kernel, qemu, trust, user};
+use crate::local::read_meminfo;
 
 /// Room that disk images need beside the files and the swap area: for a journal, and for what actors write.
 const ROOM: Bytes = Bytes::mib(512);
@@ -268,8 +269,7 @@ pub(crate) fn write_only(scratch: &Scratch, name: &str) -> Result<File, Error> {
 
 /// Whether this host has as much memory as a guest, and a quarter more for itself.
 fn host_has(memory: Bytes) -> bool {
-    let text = std::fs::read("/proc/meminfo").unwrap_or_default();
-    let available = Values::<Meminfo>::parse(&text, |_| ()).get(meminfo::MemAvailable);
+    let available = read_meminfo().ok().and_then(|host| host.get(meminfo::MemAvailable));
     available.is_some_and(|kib| Bytes::kib(kib) >= memory.scale(1.25))
 }
 
