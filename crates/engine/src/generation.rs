@@ -380,7 +380,7 @@ pub struct Generation {
 }
 
 /// Every generation's name, oldest first.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 12] = [
     "linux-2.6.32-rhel6",
     "linux-3.0",
     "linux-3.10",
@@ -388,6 +388,7 @@ pub const NAMES: [&str; 11] = [
     "linux-3.11",
     "linux-4.4",
     "linux-5.4",
+    "linux-5.10",
     "linux-6.1",
     "linux-6.1+mglru",
     "linux-6.12",
@@ -417,6 +418,7 @@ impl Generation {
             "linux-3.11" => Self::linux_3_11(),
             "linux-4.4" => Self::linux_4_4(),
             "linux-5.4" => Self::linux_5_4(),
+            "linux-5.10" => Self::linux_5_10(),
             "linux-6.1" => Self::linux_6_1(),
             "linux-6.1+mglru" => Generation { name: "linux-6.1+mglru", policy: &Mglru, ..Self::linux_6_1() },
             "linux-6.12" => Self::linux_6_12(),
@@ -600,7 +602,7 @@ impl Generation {
         Generation {
             name: "linux-5.4",
             rules: Rules::linux_5_4(),
-            pcp: OLD_PCP,
+            pcp: known_pcp(&Rules::linux_5_4()),
             dirty: known_dirty(&Rules::linux_5_4()),
             shadow_nodes_by_lists: true,
             lru_per_node: true,
@@ -624,6 +626,25 @@ impl Generation {
         }
     }
 
+    /// 5.10.
+    pub const fn linux_5_10() -> Self {
+        Generation {
+            name: "linux-5.10",
+            rules: Rules::linux_5_10(),
+            pcp: known_pcp(&Rules::linux_5_10()),
+            dirty: known_dirty(&Rules::linux_5_10()),
+            anon_starts_inactive: true,
+            reference: ReferenceRule::OneRule,
+            balance: Balance::Cost,
+            file_only: FileOnly::CacheTrim,
+            anon_only: AnonOnly::FileIsTiny,
+            may_deactivate: true,
+            anon_refault: true,
+            retried_is_major: true,
+            ..Self::linux_5_4()
+        }
+    }
+
     /// 6.1.
     pub const fn linux_6_1() -> Self {
         Generation {
@@ -632,18 +653,10 @@ impl Generation {
             rules: Rules::linux_6_1(),
             pcp: known_pcp(&Rules::linux_6_1()),
             dirty: known_dirty(&Rules::linux_6_1()),
-            anon_starts_inactive: true,
-            reference: ReferenceRule::OneRule,
-            balance: Balance::Cost,
-            file_only: FileOnly::CacheTrim,
-            anon_only: AnonOnly::FileIsTiny,
-            may_deactivate: true,
             reclaim_throttle: true,
             spares_congested: false,
-            anon_refault: true,
-            retried_is_major: true,
             plug_requests: 32,
-            ..Self::linux_5_4()
+            ..Self::linux_5_10()
         }
     }
 

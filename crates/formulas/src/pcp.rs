@@ -5,7 +5,7 @@ use lotsfree_units::{Bytes, PageSize};
 /// How a kernel sizes its per-CPU lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PcpRules {
-    /// The batch is a quarter of this, at most, before rounding: 512 KiB (to 4.4), 1 MiB (6.1).
+    /// The batch is a quarter of this, at most, before rounding: 512 KiB (to 4.4), 1 MiB (read in 5.4).
     pub batch_cap: Bytes,
     /// `high` follows from the low mark and the CPUs of the node (6.1); else it is six batches.
     pub high_from_mark: bool,

@@ -22,7 +22,7 @@ pub struct Rules {
     pub name: &'static str,
     /// Watermarks and `min_free_kbytes`.
     pub watermarks: WatermarkRules,
-    /// Per-CPU lists; `None` for 4.19 to 5.15, whose functions were not read.
+    /// Per-CPU lists; `None` for 4.19 and 5.15, whose functions were not read.
     pub pcp: Option<PcpRules>,
     /// `MemAvailable`; `None` where the kernel prints none, or its form was not read (RHEL 7).
     pub available: Option<AvailableRules>,
@@ -176,6 +176,7 @@ impl Rules {
     pub const fn linux_5_4() -> Self {
         let mut rules = Self::linux_4_19();
         rules.name = "linux-5.4";
+        rules.pcp = Some(PcpRules { batch_cap: Bytes::mib(1), high_from_mark: false, adapts: false });
         rules.watermarks.boost = true;
         rules.available = Some(AvailableRules { total_reserve: true, misc_reclaimable: true });
         rules.overcommit =
@@ -183,13 +184,21 @@ impl Rules {
         rules
     }
 
-    /// 5.15.
-    pub const fn linux_5_15() -> Self {
+    /// 5.10.
+    pub const fn linux_5_10() -> Self {
         let mut rules = Self::linux_5_4();
-        rules.name = "linux-5.15";
+        rules.name = "linux-5.10";
         rules.watermarks.clamp_kib = 256 << 10;
         rules.page_tables.counts_pmd = true;
         rules.lists.refault = Refault::Workingset;
+        rules
+    }
+
+    /// 5.15.
+    pub const fn linux_5_15() -> Self {
+        let mut rules = Self::linux_5_10();
+        rules.name = "linux-5.15";
+        rules.pcp = None;
         rules
     }
 
@@ -216,7 +225,7 @@ impl Rules {
     }
 
     /// Every record, oldest first.
-    pub const ALL: [Rules; 11] = [
+    pub const ALL: [Rules; 12] = [
         Self::rhel_6(),
         Self::linux_3_0(),
         Self::linux_3_10(),
@@ -225,6 +234,7 @@ impl Rules {
         Self::linux_4_4(),
         Self::linux_4_19(),
         Self::linux_5_4(),
+        Self::linux_5_10(),
         Self::linux_5_15(),
         Self::linux_6_1(),
         Self::linux_6_12(),
@@ -257,6 +267,7 @@ impl Rules {
             (3, _) | (4, ..8) => Self::linux_4_4(),
             (4, _) | (5, ..2) => Self::linux_4_19(),
             (5, ..10) => Self::linux_5_4(),
+            (5, ..14) => Self::linux_5_10(),
             (5, _) | (6, ..1) => Self::linux_5_15(),
             (6, ..12) => Self::linux_6_1(),
             _ => Self::linux_6_12(),
@@ -284,7 +295,8 @@ mod tests {
             ("5.1.0", Some("linux-4.19")),
             ("5.8.0", Some("linux-5.4")),
             ("5.14.0-427.el9.x86_64", Some("linux-5.15")),
-            ("5.10.0-30-amd64", Some("linux-5.15")),
+            ("5.10.0-30-amd64", Some("linux-5.10")),
+            ("5.13.0", Some("linux-5.10")),
             ("6.0.0", Some("linux-5.15")),
             ("6.1.0-18-amd64", Some("linux-6.1")),
             ("6.18.44-fc", Some("linux-6.12")),

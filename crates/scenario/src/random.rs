@@ -144,7 +144,7 @@ impl Draw {
     /// Values of `vm.swappiness` that the kernel accepts, beside its default.
     fn swappiness(&self) -> Vec<String> {
         let mut values = texts(&[0, 1, 10, 30, 100]);
-        if self.generation.kernel >= Kernel::V6_1 {
+        if self.generation.kernel >= Kernel::V5_10 {
             values.extend(texts(&[150, 200]));
         }
         values

@@ -187,7 +187,7 @@ fn machine() -> String {
     let mut text = String::new();
     text += "\n## `[machine]`\n\n";
     text += &table_of::<MachineSpec>();
-    text += "\n### Generations\n\nA generation is a set of rules in the model and a kernel in the lab. For another kernel the newest one before it\ncomes closest (`\"linux-4.4\"` for 4.19), but may well answer otherwise: compare it with the one after it before you trust it. No generation stands for\n5.5 to 5.18: 5.8 and 5.9 changed how file and anonymous pages are balanced, and on `quickstart` `\"linux-5.4\"` and `\"linux-6.1\"` give\nopposite answers.\n\n";
+    text += "\n### Generations\n\nA generation is a set of rules in the model and a kernel in the lab. For another kernel the newest one before it\ncomes closest (`\"linux-4.4\"` for 4.19), but may well answer otherwise: compare it with the one after it before you trust it. No generation stands for\n5.5 to 5.8: 5.8 and 5.9 changed how file and anonymous pages are balanced, and on `quickstart` `\"linux-5.4\"` and `\"linux-5.10\"` give\nopposite answers.\n\n";
     text += "| generation | is |\n|---|---|\n";
     for generation in Generation::all() {
         text += &format!("| `\"{generation}\"` | {} |\n", generation.about());
