@@ -89,13 +89,30 @@ impl Packages {
         let package = self.newest(series)?;
         let Unpacked { tree, version } = self.fetch(&package)?;
         let release = package.trim_start_matches("linux-image-").to_owned();
-        let modules = ["usr/lib", "lib"]
-            .iter()
-            .map(|lib| tree.join(lib).join("modules").join(&release))
-            .find(|path| path.is_dir())
-            .ok_or_else(|| Error::unusable(&tree, format!("{package} has no modules")))?;
-        let image = tree.join("boot").join(format!("vmlinuz-{release}"));
+        let (image, modules) = match modules_in(&tree, &release) {
+            Some(modules) => (tree.join("boot").join(format!("vmlinuz-{release}")), modules),
+            None => self.parts(&release)?,
+        };
         Ok(KernelPackage { package, version, release, image, modules })
+    }
+
+    /// Image and modules of a kernel whose package holds nothing but dependencies, as in Debian 14: the image
+    /// comes with `linux-binary-…`, the modules with `linux-modules-…`, and the list of those that are built
+    /// in, which belongs beside them, with `linux-base-…`.
+    fn parts(&self, release: &str) -> Result<(PathBuf, PathBuf), Error> {
+        let part = |prefix: &str| {
+            let package = format!("{prefix}{release}");
+            let tree = self.fetch(&package)?.tree;
+            modules_in(&tree, release)
+                .ok_or_else(|| Error::unusable(&tree, format!("{package} has no lib/modules/{release}")))
+        };
+        let image = part("linux-binary-")?.join("vmlinuz");
+        let modules = part("linux-modules-")?;
+        let from = part("linux-base-")?.join("modules.builtin");
+        let list = trust::read(&from, trust::LIST)?;
+        let to = modules.join("modules.builtin");
+        storage::replace(&to, Access::Umask, &list).map_err(Error::io(&to))?;
+        Ok((image, modules))
     }
 
     /// Downloads and unpacks a package, once. The tree appears under its name only when it is complete.
@@ -143,6 +160,12 @@ impl Packages {
         storage::remove_dir_all(&download).map_err(Error::io(&download))?;
         Ok(Unpacked { tree, version: version.trim().to_owned() })
     }
+}
+
+/// `lib/modules/RELEASE` of a package, below `/usr` in newer ones.
+fn modules_in(tree: &Path, release: &str) -> Option<PathBuf> {
+    let places = ["usr/lib", "lib"].map(|lib| tree.join(lib).join("modules").join(release));
+    places.into_iter().find(|path| path.is_dir())
 }
 
 /// The package index's facts of a package.
@@ -272,6 +295,41 @@ mod tests {
                          Size: 1048576\n\
                          SHA256: ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n\n\
                          Package: linux-image-6.1.0-9-amd64\nVersion: 6.1.20-1\n";
+
+    /// A package that was unpacked earlier, with these files.
+    fn unpacked(cache: &Path, package: &str, files: &[(&str, &str)]) {
+        let packages = cache.join("packages");
+        for (name, contents) in files {
+            let path = packages.join(package).join(name);
+            fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+            fs::write(path, contents).expect("written");
+        }
+        fs::write(packages.join(format!("{package}.version")), "7.2.12-1").expect("written");
+    }
+
+    #[test]
+    fn a_kernel_is_put_together_from_the_packages_that_it_was_split_into() {
+        let cache = tempfile::tempdir().expect("a directory");
+        let packages = Packages::new(cache.path(), |_| ());
+        let release = "7.2.12-amd64";
+        let [binary, modules, base] =
+            &["binary", "modules", "base"].map(|part| format!("linux-{part}-{release}"));
+        let place = "usr/lib/modules/7.2.12-amd64";
+        unpacked(cache.path(), binary, &[(&format!("{place}/vmlinuz"), "image")]);
+        unpacked(cache.path(), modules, &[(&format!("{place}/kernel/fs/ext4.ko"), "module")]);
+        unpacked(cache.path(), base, &[(&format!("{place}/modules.builtin"), "kernel/fs/proc.ko\n")]);
+        for _ in 0..2 {
+            let (image, modules) = packages.parts(release).expect("whole");
+            assert_eq!(fs::read_to_string(image).expect("there"), "image");
+            let built_in = fs::read_to_string(modules.join("modules.builtin")).expect("there");
+            assert_eq!(built_in, "kernel/fs/proc.ko\n");
+            assert!(modules.join("kernel/fs/ext4.ko").exists());
+        }
+        // One that lacks a part is refused by the part's name.
+        fs::remove_dir_all(cache.path().join("packages").join(binary).join(place)).expect("removed");
+        let error = packages.parts(release).unwrap_err().to_string();
+        assert!(error.ends_with("linux-binary-7.2.12-amd64 has no lib/modules/7.2.12-amd64"), "{error}");
+    }
 
     #[test]
     fn a_package_is_used_only_if_its_sum_is_that_of_the_index() {
