@@ -354,6 +354,8 @@ pub struct Generation {
     pub zonelist_order: bool,
     /// Zones take turns in batches (3.12 to 4.7, 81c0a2bb515f to e6cbd7f2efb4).
     pub fair_zones: bool,
+    /// `copy_file_range` is there (4.5, 29732938a628). `cp` reads and writes instead where it is not.
+    pub copy_file_range: bool,
     /// How many swap slots are read at a fault.
     pub swap_readahead: SwapReadahead,
     /// A read that is larger than the window is read in requests of the disk's size
@@ -364,6 +366,12 @@ pub struct Generation {
     /// A task counts a fault as major that had to be retried, because it met a locked page or started
     /// readahead (`mm/memory.c:mm_account_fault`, 5.9 on). With locks per VMA (6.4 on) most are not retried.
     pub retried_is_major: bool,
+    /// Each try of a fault counts as `pgfault` (read in 5.10 and 6.1), otherwise only its end (read in 6.12).
+    /// Older kernels count each try too, but for these it was not compared with a kernel yet.
+    pub counts_retries: bool,
+    /// A write fault that has dirtied a page of a file gives up its lock while the writer is throttled, and
+    /// is retried (5.5, 89b15332af7c). In 6.0 it is complete then (d92725256b4f).
+    pub dirty_fault_retries: bool,
     /// The flusher writes for a tenth of a second before it looks at the limit again
     /// (`fs/fs-writeback.c:writeback_sb_inodes`, 3.2 on, e6fb6da2e107).
     pub flusher_passes: bool,
@@ -380,7 +388,7 @@ pub struct Generation {
 }
 
 /// Every generation's name, oldest first.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 13] = [
     "linux-2.6.32-rhel6",
     "linux-3.0",
     "linux-3.10",
@@ -389,6 +397,7 @@ pub const NAMES: [&str; 12] = [
     "linux-4.4",
     "linux-5.4",
     "linux-5.10",
+    "linux-5.15",
     "linux-6.1",
     "linux-6.1+mglru",
     "linux-6.12",
@@ -419,6 +428,7 @@ impl Generation {
             "linux-4.4" => Self::linux_4_4(),
             "linux-5.4" => Self::linux_5_4(),
             "linux-5.10" => Self::linux_5_10(),
+            "linux-5.15" => Self::linux_5_15(),
             "linux-6.1" => Self::linux_6_1(),
             "linux-6.1+mglru" => Generation { name: "linux-6.1+mglru", policy: &Mglru, ..Self::linux_6_1() },
             "linux-6.12" => Self::linux_6_12(),
@@ -498,10 +508,13 @@ impl Generation {
             zonelist_cache: Some(ZonelistCache::BelowMark),
             zonelist_order: true,
             fair_zones: false,
+            copy_file_range: false,
             swap_readahead: SwapReadahead::Block,
             readahead_io_pages: false,
             fault_around: None,
             retried_is_major: false,
+            counts_retries: false,
+            dirty_fault_retries: false,
             flusher_passes: false,
             writers: WriterThrottle::WritesItself,
             dirty_spreading: false,
@@ -619,6 +632,7 @@ impl Generation {
             reclaim_retries: true,
             cfq: false,
             fair_zones: false,
+            copy_file_range: true,
             readahead_io_pages: true,
             fault_around: Some(MmapHit::Cached),
             zone_counters: false,
@@ -641,8 +655,16 @@ impl Generation {
             may_deactivate: true,
             anon_refault: true,
             retried_is_major: true,
+            counts_retries: true,
+            dirty_fault_retries: true,
             ..Self::linux_5_4()
         }
+    }
+
+    /// 5.15.
+    pub const fn linux_5_15() -> Self {
+        let rules = Rules::linux_5_15();
+        Generation { name: "linux-5.15", rules, pcp: known_pcp(&rules), ..Self::linux_5_10() }
     }
 
     /// 6.1.
@@ -655,8 +677,9 @@ impl Generation {
             dirty: known_dirty(&Rules::linux_6_1()),
             reclaim_throttle: true,
             spares_congested: false,
+            dirty_fault_retries: false,
             plug_requests: 32,
-            ..Self::linux_5_10()
+            ..Self::linux_5_15()
         }
     }
 
@@ -676,6 +699,7 @@ impl Generation {
             lru_gen: LruGen::LINUX_6_12,
             fault_around: Some(MmapHit::Fresh),
             retried_is_major: false,
+            counts_retries: false,
             ..Self::linux_6_1()
         }
     }

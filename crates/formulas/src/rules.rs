@@ -22,7 +22,7 @@ pub struct Rules {
     pub name: &'static str,
     /// Watermarks and `min_free_kbytes`.
     pub watermarks: WatermarkRules,
-    /// Per-CPU lists; `None` for 4.19 and 5.15, whose functions were not read.
+    /// Per-CPU lists; `None` for 4.19, whose functions were not read.
     pub pcp: Option<PcpRules>,
     /// `MemAvailable`; `None` where the kernel prints none, or its form was not read (RHEL 7).
     pub available: Option<AvailableRules>,
@@ -198,7 +198,7 @@ impl Rules {
     pub const fn linux_5_15() -> Self {
         let mut rules = Self::linux_5_10();
         rules.name = "linux-5.15";
-        rules.pcp = None;
+        rules.pcp = Some(PcpRules { batch_cap: Bytes::mib(1), high_from_mark: true, adapts: false });
         rules
     }
 
@@ -207,7 +207,6 @@ impl Rules {
         let mut rules = Self::linux_5_15();
         rules.name = "linux-6.1";
         rules.watermarks.promo = true;
-        rules.pcp = Some(PcpRules { batch_cap: Bytes::mib(1), high_from_mark: true, adapts: false });
         rules.memlock.rlimit_allows_hugetlb = false;
         rules
     }

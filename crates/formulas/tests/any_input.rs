@@ -114,7 +114,7 @@ proptest! {
         if let Some(rules) = rules.pcp {
             let batch = pcp::batch(&rules, a, page);
             prop_assert!((1..=255).contains(&batch));
-            pcp::high(&rules, a, b, batch);
+            pcp::high(&rules, a, b, c, page);
         }
         let request = watermarks::Request { order: (c % 80) as u32, ..watermarks::Request::default() };
         watermarks::passes_mark(&rules.watermarks, a, b, c, &request);

@@ -156,7 +156,7 @@ fn check_per_cpu_lists(sample: &Sample<'_>) {
         let batch = pcp::batch(&rules, managed, PageSize::X86);
         let at = format!("{} node {} {:?}", sample.at(), zone.node, zone.kind);
         assert_eq!(zone.number("batch:"), batch, "{at}");
-        let high = pcp::high(&rules, zone.mark("low"), cpus, batch);
+        let high = pcp::high(&rules, zone.mark("low"), cpus, managed, PageSize::X86);
         let shown = |name: &str| zone.numbers.get(name).copied();
         if sample.rules() == Rules::linux_6_1() {
             assert_eq!(shown("high:"), Some(high), "{at}");

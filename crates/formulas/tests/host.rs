@@ -153,7 +153,7 @@ fn per_cpu_lists_to_the_page() {
         let batch = pcp::batch(&rules, zone.managed, PageSize::X86);
         assert_eq!(zone.batch, Some(batch), "{:?}", zone.kind);
         assert_eq!(zone.high_max, Some(pcp::high_max(zone.managed, CPUS)), "{:?}", zone.kind);
-        let high = pcp::high(&rules, zone.marks[1], CPUS, batch);
+        let high = pcp::high(&rules, zone.marks[1], CPUS, zone.managed, PageSize::X86);
         assert_eq!(zone.high_min, Some(high), "{:?}", zone.kind);
     }
 }

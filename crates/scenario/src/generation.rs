@@ -29,6 +29,8 @@ pub enum Kernel {
     V5_4,
     /// 5.10
     V5_10,
+    /// 5.15
+    V5_15,
     /// 6.1
     V6_1,
     /// 6.12
@@ -65,16 +67,13 @@ const GENERATIONS: &[(&str, Generation, &str)] = &[
     ("linux-3.11", plain(Kernel::V3_11), "the first whose kswapd is bounded"),
     ("linux-4.4", plain(Kernel::V4_4), "the last long-term kernel with lists per zone"),
     ("linux-5.4", plain(Kernel::V5_4), "lists per node, the old balance of file and anonymous pages"),
+    ("linux-5.10", plain(Kernel::V5_10), "balance by the cost of refaults, those of anonymous pages too"),
     (
-        "linux-5.10",
-        plain(Kernel::V5_10),
-        "balance by the cost of refaults, of anonymous pages too; the nearest to 5.14 of RHEL 9 and 5.15",
+        "linux-5.15",
+        plain(Kernel::V5_15),
+        "the same with per-CPU lists as long as the marks allow; compared with no kernel",
     ),
-    (
-        "linux-6.1",
-        plain(Kernel::V6_1),
-        "the same balance; `reclaim_throttle`, per-CPU lists by the marks; the two lists",
-    ),
+    ("linux-6.1", plain(Kernel::V6_1), "the same with `reclaim_throttle` instead of `congestion_wait`"),
     ("linux-6.1+mglru", mglru(Kernel::V6_1), "the same with the multi-generational LRU"),
     ("linux-6.12", plain(Kernel::V6_12), "the two lists"),
     ("linux-6.12+mglru", mglru(Kernel::V6_12), "the same with the multi-generational LRU"),
@@ -99,6 +98,7 @@ impl Kernel {
             Kernel::V4_4 => Release(4, 4),
             Kernel::V5_4 => Release(5, 4),
             Kernel::V5_10 => Release(5, 10),
+            Kernel::V5_15 => Release(5, 15),
             Kernel::V6_1 => Release(6, 1),
             Kernel::V6_12 => Release(6, 12),
         }
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(of("5.9.16"), ("linux-5.10", "first".to_owned()));
         assert_eq!(of("5.10.0-46-amd64"), ("linux-5.10", String::new()));
         assert_eq!(of("5.14.0-427.el9.x86_64"), ("linux-5.10", "newest".to_owned()));
-        assert_eq!(of("5.15.0-91-generic"), ("linux-5.10", "newest".to_owned()));
+        assert_eq!(of("5.15.0-91-generic"), ("linux-5.15", String::new()));
         assert_eq!(of("2.6.18"), ("linux-2.6.32-rhel6", "generation".to_owned()));
         assert_eq!(of(""), ("linux-2.6.32-rhel6", "generation".to_owned()));
     }
@@ -311,12 +311,12 @@ mod tests {
         }
         let said = |text: &str| text.parse::<Generation>().unwrap_err().to_string();
         let accepted = "Accepted: \"linux-2.6.32-rhel6\", \"linux-3.0\", \"linux-3.10\", \
-                        \"linux-3.10.108\", \"linux-3.11\", \"linux-4.4\", \"linux-5.4\", \"linux-5.10\", \"linux-6.1\", \"linux-6.1+mglru\", \"linux-6.12\", \
+                        \"linux-3.10.108\", \"linux-3.11\", \"linux-4.4\", \"linux-5.4\", \"linux-5.10\", \"linux-5.15\", \"linux-6.1\", \"linux-6.1+mglru\", \"linux-6.12\", \
                         \"linux-6.12+mglru\"";
         assert_eq!(said("6.1"), format!("\"6.1\" is not known; did you mean \"linux-6.1\"? {accepted}"));
         for (text, near) in [
             ("linux-6.2", "linux-6.1"),
-            ("5.15", "linux-5.10"),
+            ("5.14", "linux-5.10"),
             ("linux-4.19", "linux-4.4"),
             ("linux-6.18", "linux-6.12"),
             ("3.2", "linux-3.0"),

@@ -129,9 +129,20 @@ impl Fault {
     }
 
     /// Gives up the lock, after which the fault looks for its page once more.
-    fn retry(&mut self, mm: &Mm) {
-        self.stage = Stage::Tried;
+    fn retry(&mut self, mm: &mut Mm) {
+        if self.stage != Stage::Tried {
+            self.stage = Stage::Tried;
+            mm.events[vmstat::pgfault] += u64::from(mm.generation.counts_retries);
+        }
         self.major |= mm.generation.retried_is_major;
+    }
+
+    /// The fault is done but for the throttling of the writer, for which some kernels give up the lock.
+    fn dirtied(&mut self, mm: &mut Mm) {
+        if mm.generation.dirty_fault_retries {
+            self.stage = Stage::Begun;
+            self.retry(mm);
+        }
     }
 }
 
@@ -712,6 +723,7 @@ impl Mm {
                 fault.begin(self, cx);
                 self.create_buffers(cx, frame);
                 self.set_page_dirty(cx, frame);
+                fault.dirtied(self);
             }
             if write && which == 0 {
                 self.entries[slot as usize] |= entry::DIRTY;
@@ -751,6 +763,7 @@ impl Mm {
         if write {
             self.create_buffers(cx, frame);
             self.set_page_dirty(cx, frame);
+            fault.dirtied(self);
             if which == 0 {
                 self.entries[slot as usize] |= entry::DIRTY;
             }
@@ -894,9 +907,9 @@ mod tests {
     use super::*;
     use crate::Generation;
 
-    /// Writes each page of a mapped file that has no contents. Returns the major faults of the machine, and
-    /// the major and minor faults of the task.
-    fn faults(generation: Generation) -> (u64, u32, u32) {
+    /// Writes each page of a mapped file that has no contents. Returns the faults of the machine and
+    /// the major ones, and the major and minor faults of the task.
+    fn faults(generation: Generation) -> (u64, u64, u32, u32) {
         let mut mm = Mm::new(&Config::new(generation, vec![20_000]));
         let (process, task) = (mm.create_process(Policy::Local), mm.create_task());
         let file = mm.declare_file(256, false);
@@ -905,15 +918,17 @@ mod tests {
         for page in 0..256 {
             Fault::new(RegionId(0), page, true).poll(&mut mm, &mut cx).unwrap();
         }
-        (mm.events[vmstat::pgmajfault], cx.major, cx.minor)
+        (mm.events[vmstat::pgfault], mm.events[vmstat::pgmajfault], cx.major, cx.minor)
     }
 
     #[test]
     fn a_hole_is_filled_by_read_around_and_a_retry_is_major_to_the_task() {
         // The first window is 32 pages long. Page 24 starts the next window, and after that the first page of
         // each window starts the next.
-        assert_eq!(faults(Generation::linux_6_1()), (1, 1 + 8, 256 - 9));
-        assert_eq!(faults(Generation::linux_6_12()), (1, 1, 255));
+        assert_eq!(faults(Generation::linux_6_1()), (256 + 8, 1, 1 + 8, 256 - 9));
+        assert_eq!(faults(Generation::linux_6_12()), (256, 1, 1, 255));
+        // Every page that becomes dirty is met twice.
+        assert_eq!(faults(Generation::linux_5_10()), (256 + 8 + 256, 1, 256, 0));
     }
 
     #[test]

@@ -538,7 +538,13 @@ impl Mm {
         let cpus_of_node = (self.cpus / self.nodes.len()).max(1) as u64;
         for zone in &mut self.zones {
             zone.pcp_batch = pcp::batch(&self.generation.pcp, zone.managed, PageSize::X86);
-            zone.pcp_high = pcp::high(&self.generation.pcp, zone.watermark.low, cpus_of_node, zone.pcp_batch);
+            zone.pcp_high = pcp::high(
+                &self.generation.pcp,
+                zone.watermark.low,
+                cpus_of_node,
+                zone.managed,
+                PageSize::X86,
+            );
             zone.pcp_high_max = pcp::high_max(zone.managed, cpus_of_node).max(zone.pcp_high);
             if let Some(share) = zone.managed.checked_div(self.tuning.percpu_pagelist_high_fraction) {
                 zone.pcp_high = (share / cpus_of_node).max(4 * zone.pcp_batch);
