@@ -4,10 +4,11 @@
 //! the demand is one CPU for the task itself plus the share of a CPU that each other task used in its own
 //! last slice. If the demand exceeds the number of CPUs, everything in the slice takes longer by that ratio.
 //! The result is exact for tasks that only compute. For tasks that often sleep it is the mean: no task is
-//! lucky enough to find a CPU free. Kernel threads compete like any task. The CPU of a task decides which
-//! lists of free pages the task uses, and may change when the task wakes up.
+//! lucky enough to find a CPU free. Kernel threads compete like any task, except that kswapd runs at once
+//! when it wakes up, as it preempts whoever runs, until it has used the credit of a sleeper. The CPU of a
+//! task decides which lists of free pages the task uses, and may change when the task wakes up.
 
-use crate::mm::Mm;
+use crate::mm::{MS, Mm};
 
 /// The share of a task that uses a CPU all the time.
 pub(super) const FULL: u32 = 1024;
@@ -126,6 +127,12 @@ impl Cpus {
             let share = u128::from(busy.min(elapsed)) * u128::from(FULL) / u128::from(elapsed);
             self.set(task, share as u32);
         }
+    }
+
+    /// The most CPU time in nanoseconds that a task which has slept may use before the others: half of the
+    /// scheduler's latency (`kernel/sched/fair.c:place_entity`; from 6.6 on it is a slice, which is shorter).
+    pub(super) fn sleeper_credit(&self) -> u64 {
+        3 * MS * u64::from(1 + self.count.min(8).ilog2())
     }
 
     /// How much longer the work of a task takes if it begins a slice now.

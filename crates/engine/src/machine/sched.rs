@@ -2,6 +2,7 @@
 
 use lotsfree_run::Spent;
 
+use super::cpus::Stretch;
 use super::measure::{Failure, waited};
 use super::queue::Event;
 use super::slice::{After, Slice};
@@ -69,13 +70,17 @@ impl Machine {
 
     fn run_kernel_task(&mut self, task: usize, kind: Kind) {
         let mut cx = self.context(task, usize::MAX);
-        let stretch = self.cpus.stretch(task);
+        let stretch = match self.tasks[task].credit {
+            0 => self.cpus.stretch(task),
+            _ => Stretch::default(),
+        };
         let wait = match kind {
             Kind::Kswapd(node) => self.kswapds[node].poll(&mut self.mm, &mut cx),
             _ => self.mm.flusher(&mut cx),
         };
         let elapsed = stretch.elapsed(cx.spent);
         self.tasks[task].at += elapsed;
+        self.tasks[task].credit = self.tasks[task].credit.saturating_sub(cx.spent);
         self.cpus.used(task, elapsed, elapsed);
         self.tell(self.tasks[task].at);
         self.sleep(task, wait, elapsed > 0);
@@ -184,7 +189,12 @@ impl Machine {
         if let Some(channel) = channel {
             self.waiters.remove(channel, task);
         }
+        let slept = self.now.saturating_sub(self.tasks[task].at);
         self.account_sleep(task, self.now);
+        if matches!(self.tasks[task].kind, Kind::Kswapd(_)) {
+            let credit = self.tasks[task].credit.saturating_add(slept);
+            self.tasks[task].credit = credit.min(self.cpus.sleeper_credit());
+        }
         self.tasks[task].state = State::Ready;
         self.tasks[task].sleep += 1;
         let node = self.mm.node_of_cpu(self.cpus.of(task));

@@ -50,6 +50,9 @@ pub(super) struct Task {
     pub(super) sleep: u64,
     /// Its own time, up to which everything is accounted for.
     pub(super) at: u64,
+    /// kswapd: CPU time that it may use, for having slept, before it shares CPUs with others
+    /// ([`Cpus::sleeper_credit`](super::cpus::Cpus::sleeper_credit)).
+    pub(super) credit: u64,
     /// Whether it is counted among the tasks that require the short lookahead.
     pub(super) in_reclaim: bool,
     /// How many times in a row it has yielded without having used time.
@@ -58,7 +61,7 @@ pub(super) struct Task {
 
 impl Task {
     pub(super) fn new(kind: Kind, number: usize) -> Self {
-        Task { kind, state: State::New, number, sleep: 0, at: 0, in_reclaim: false, polls: 0 }
+        Task { kind, state: State::New, number, sleep: 0, at: 0, credit: 0, in_reclaim: false, polls: 0 }
     }
 }
 
