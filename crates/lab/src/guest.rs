@@ -270,16 +270,23 @@ fn listen(line: &File, signals: &Arc<HostSignals>) -> Result<(), LabError> {
 /// Makes the kernel recompute its watermarks and reserves from what its zones manage now, under its present
 /// settings: it computed them while it booted, before it freed its initialisation memory. A change of THP
 /// recomputes `min_free_kbytes` (`mm/khugepaged.c:set_recommended_min_free_kbytes`). The result depends on
-/// the previous watermarks; the third time it no longer does.
+/// the previous watermarks; the third time it no longer does. Older kernels (5.10) do not take back what they
+/// have raised for THP: where it is off, they get the value that they booted with.
 fn settle(changes: &mut Changes) -> Result<(), LabError> {
     let thp = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
     if thp.exists() {
-        let chosen = here::current(thp)?;
+        let min_free = Path::new("/proc/sys/vm/min_free_kbytes");
+        let kbytes = || fs::read_to_string(min_free).map_err(at(min_free));
+        let (chosen, at_boot) = (here::current(thp)?, kbytes()?);
         for _ in 0..3 {
             fs::write(thp, "never").map_err(at(thp))?;
             fs::write(thp, "madvise").map_err(at(thp))?;
         }
+        let raised = kbytes()?;
         changes.set(thp, &chosen)?;
+        if chosen == "never" && kbytes()? == raised {
+            fs::write(min_free, at_boot).map_err(at(min_free))?;
+        }
     }
     let reserve = Path::new("/proc/sys/vm/lowmem_reserve_ratio");
     let ratios = fs::read_to_string(reserve).map_err(at(reserve))?;
