@@ -2,8 +2,8 @@
 //! counters, costs and faults.
 
 use lotsfree_engine::mm::{
-    Config, Cx, Fadvise, Fault, Kswapd, Madvise, Mm, RaState, Read, Stop, Turnover, Wait, WaitChannel,
-    WaitReason, Write,
+    Config, CopyRange, Cx, Fadvise, Fault, Kswapd, Madvise, Mm, RaState, Read, Stop, Turnover, Wait,
+    WaitChannel, WaitReason, Write,
 };
 use lotsfree_engine::{Generation, NAMES};
 use lotsfree_workload::{Advice, How, Policy, RegionId};
@@ -161,6 +161,14 @@ impl Host {
         });
     }
 
+    fn copy(&mut self, from: u32, to: u32, span: (u32, u32, u64)) {
+        let mut ra = RaState::default();
+        self.each(span, |host, at, len| {
+            let mut copy = CopyRange::new(at, len);
+            host.finish(|mm, cx| copy.poll(mm, cx, from, to, &mut ra));
+        });
+    }
+
     fn advise(&mut self, file: u32, offset: u64, advice: Advice) {
         let (mut ra, mut call) = (RaState::default(), Fadvise::new(offset, 0, advice));
         self.finish(|mm, cx| call.poll(mm, cx, file, &mut ra));
@@ -187,7 +195,7 @@ const MIB: (u32, u64) = (1 << 20, 1 << 20);
 type Series = fn(&mut Host);
 
 /// Calls that block, by name.
-const CALLS: [(&str, Series); 12] = [
+const CALLS: [(&str, Series); 13] = [
     ("faults on new memory", |host| {
         host.heap(20_000);
         host.touch(HEAP, 0..20_000, true);
@@ -241,6 +249,11 @@ const CALLS: [(&str, Series); 12] = [
         let file = host.file(20_000, false);
         host.write(file, (20_000, MIB.0, MIB.1), How::Buffered);
         host.write(file, (20_000, 9000, 50_000), How::Buffered);
+    }),
+    ("copies", |host| {
+        let (from, to) = (host.file(20_000, true), host.file(20_000, false));
+        host.copy(from, to, (20_000, MIB.0, MIB.1));
+        host.copy(from, to, (20_000, 9000, 50_000));
     }),
     ("sync", |host| {
         let file = host.file(20_000, false);

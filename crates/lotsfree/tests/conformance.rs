@@ -153,6 +153,20 @@ fn direct_io_leaves_the_page_cache_alone() {
 }
 
 #[test]
+fn a_copy_of_today_reads_and_writes_each_page_once() {
+    let actors = "[[actor]]\nname = \"copy\"\nkind = \"file-writer\"\nsize = \"300 MiB\"\nsync = true\n\
+                  how = \"copy-file-range\"\nrate = \"30 MiB/s\"\n";
+    both(&scenario(NODE, "", "0", actors), |machine, figures| {
+        let copy = &figures.actors[0];
+        assert_eq!((copy.operations, copy.errors), (300, 0), "{machine}");
+        for (what, kib) in [("read", figures.moved.page_in), ("written", figures.moved.page_out)] {
+            let mib = kib.unwrap_or(0) / 1024;
+            assert!((300..320).contains(&mib), "{machine}: {what} {mib} MiB");
+        }
+    });
+}
+
+#[test]
 fn a_heap_larger_than_memory_swaps() {
     let actors = "[[actor]]\nname = \"app\"\nkind = \"app-server\"\nheap = \"280 MiB\"\nrate = 100\n\
                   locality = { hot-cold = { memory = 0.3, touches = 0.95 } }\n";

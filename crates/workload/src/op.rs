@@ -140,6 +140,17 @@ pub enum Op {
         /// Through the page cache or past it.
         how: How,
     },
+    /// `copy_file_range` to the same place of another file, again until all is copied.
+    CopyRange {
+        /// The file that is read.
+        from: FileId,
+        /// The file that is written.
+        to: FileId,
+        /// From byte, in both.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+    },
     /// `fdatasync`
     Sync {
         /// The file.

@@ -11,7 +11,7 @@ use super::files::{File, Files};
 use super::measure::{Failure, Group, Log};
 use super::task::{Stages, Thread};
 use crate::mm::readahead::RaState;
-use crate::mm::{Cx, Done, Fadvise, Fault, Madvise, Mm, Read, Stop, Wait, Write};
+use crate::mm::{CopyRange, Cx, Done, Fadvise, Fault, Madvise, Mm, Read, Stop, Wait, Write};
 
 /// Numbers of regions are indexes; larger ones are errors of the stream.
 const MOST_REGIONS: u32 = 1 << 20;
@@ -53,6 +53,8 @@ pub(super) enum Call {
 pub(super) enum FileCall {
     Read(Read),
     Write(Write),
+    /// The call, and the file that is written.
+    Copy(CopyRange, FileId),
     Sync,
     Fadvise(Fadvise),
 }
@@ -161,13 +163,10 @@ impl Slice<'_> {
                     self.begin(file, FileCall::Read(Read::new(offset, len, how)))
                 }
                 Op::Write { file, offset, len, how } => {
-                    let end = offset.saturating_add(u64::from(len)).div_ceil(PAGE);
-                    if self.files.reserve(file, end) {
-                        self.begin(file, FileCall::Write(Write::new(offset, len, how)))
-                    } else {
-                        let done = self.disk_full();
-                        self.called(done)
-                    }
+                    self.begin_write(file, offset, len, file, FileCall::Write(Write::new(offset, len, how)))
+                }
+                Op::CopyRange { from, to, offset, len } => {
+                    self.begin_write(to, offset, len, from, FileCall::Copy(CopyRange::new(offset, len), to))
                 }
                 Op::Sync { file } => self.begin(file, FileCall::Sync),
                 Op::Advise { file, offset, len, advice } => {
@@ -333,6 +332,24 @@ impl Slice<'_> {
         None
     }
 
+    /// Begins a call on `file` that writes this range of `target`, if there is room for that on the disk.
+    fn begin_write(
+        &mut self,
+        target: FileId,
+        offset: u64,
+        len: u32,
+        file: FileId,
+        call: FileCall,
+    ) -> Option<After> {
+        let end = offset.saturating_add(u64::from(len)).div_ceil(PAGE);
+        if self.files.reserve(target, end) {
+            self.begin(file, call)
+        } else {
+            let done = self.disk_full();
+            self.called(done)
+        }
+    }
+
     /// Gives the next call what is left of the slice.
     fn allot(&mut self) {
         let left = self.stretch.cpu(self.horizon - self.at);
@@ -366,6 +383,13 @@ impl Slice<'_> {
                         read.poll(mm, cx, file.object, readahead_state(ra, *id, file))
                     }
                     (Some(file), FileCall::Write(write)) => write.poll(mm, cx, file.object),
+                    (Some(file), FileCall::Copy(copy, to)) => match self.files.get(*to) {
+                        None => Err(Stop::Bad),
+                        Some(target) => {
+                            let ra = readahead_state(ra, *id, file);
+                            copy.poll(mm, cx, file.object, target.object, ra)
+                        }
+                    },
                     (Some(file), FileCall::Sync) => mm.sync(cx, file.object),
                     (Some(file), FileCall::Fadvise(fadvise)) => {
                         fadvise.poll(mm, cx, file.object, readahead_state(ra, *id, file))

@@ -20,6 +20,8 @@ struct Transfer {
     offset: u64,
     len: u64,
     how: How,
+    /// Pages go into a pipe and are not copied to the caller.
+    piped: bool,
     /// It has been charged.
     begun: bool,
     /// Bytes that are read or written.
@@ -32,7 +34,12 @@ struct Transfer {
 impl Transfer {
     fn new(offset: u64, len: u32, how: How) -> Self {
         let (len, alloc) = (u64::from(len), Alloc::default());
-        Transfer { offset, len, how, begun: false, done: 0, sent: false, alloc }
+        Transfer { offset, len, how, piped: false, begun: false, done: 0, sent: false, alloc }
+    }
+
+    /// A part of a call that was charged as a whole.
+    fn part(offset: u64, len: u32) -> Self {
+        Transfer { begun: true, ..Transfer::new(offset, len, How::Buffered) }
     }
 
     /// Charges the call.
@@ -92,6 +99,11 @@ impl Read {
         Read(Transfer::new(offset, len, how))
     }
 
+    /// A read within a call that was charged already; a pipe takes the pages themselves.
+    pub(super) fn into_pipe(offset: u64, len: u32) -> Self {
+        Read(Transfer { piped: true, ..Transfer::part(offset, len) })
+    }
+
     /// Reads, or goes on to do so, up to the end of the file. `ra` is the readahead state of the open file.
     ///
     /// # Errors
@@ -130,7 +142,9 @@ impl Read {
             if locked {
                 return Err(mm.wait_locked(frame).into());
             }
-            cx.spend(mm.costs.copy);
+            if !call.piped {
+                cx.spend(mm.costs.copy);
+            }
             if ra.prev != page {
                 mm.generation.policy.touch(mm, frame);
             }
@@ -153,6 +167,11 @@ impl Write {
     /// A write to a file that each poll names.
     pub fn new(offset: u64, len: u32, how: How) -> Self {
         Write(Transfer::new(offset, len, how))
+    }
+
+    /// A write within a call that was charged already.
+    pub(super) fn out_of_pipe(offset: u64, len: u32) -> Self {
+        Write(Transfer::part(offset, len))
     }
 
     /// Writes, or goes on to do so. A file does not grow.

@@ -32,6 +32,7 @@ pub(crate) mod pcp;
 pub(crate) mod policy;
 pub(crate) mod readahead;
 pub(crate) mod slab;
+mod splice;
 pub(crate) mod swap;
 pub(crate) mod two_lists;
 pub(crate) mod vmscan;
@@ -61,6 +62,7 @@ pub(crate) use mmzone::{has_transparent_hugepage, kernel_pages, unmanaged};
 use object::Objects;
 use page_writeback::Writeback;
 pub use readahead::RaState;
+pub use splice::CopyRange;
 use swap::Swap;
 use vmstat::Events;
 

@@ -9,6 +9,7 @@ use lotsfree_run::{Event, EventKind};
 use lotsfree_sys::{Buffer, Hint, Region, Usage, thread_cpu_time};
 use lotsfree_workload::{Advice, CommandId, FileId, How, Op, PACE_GRAIN_NS, RegionId, SegmentId, Stream};
 use rustix::fs::Advice as FileAdvice;
+use rustix::io::Errno;
 
 use super::clock::Clock;
 use super::command;
@@ -336,6 +337,7 @@ impl Worker {
                 self.buffer = Some(buffer);
                 written?;
             }
+            Op::CopyRange { from, to, offset, len } => self.copy(from, to, offset, len)?,
             Op::Sync { file } => {
                 self.file("open", file, How::Buffered)?.sync_data().or_else(at("fdatasync"))?;
             }
@@ -371,6 +373,37 @@ impl Worker {
         let path = files::path(&self.shared.files, file);
         let created = std::fs::File::create(path).or_else(at("open with O_CREAT and O_TRUNC"))?;
         created.set_len(u64::from(pages) * PAGE).or_else(at("ftruncate"))
+    }
+
+    /// Copies as `cp` does: by reading and writing where the kernel has no `copy_file_range`.
+    fn copy(&mut self, from: FileId, to: FileId, offset: u64, len: u32) -> Done {
+        const WHAT: &str = "copy_file_range";
+        // The copy of the descriptor keeps the readahead state of the open file.
+        let source = self.file(WHAT, from, How::Buffered)?.try_clone().or_else(at(WHAT))?;
+        let target = self.file(WHAT, to, How::Buffered)?;
+        let end = offset + u64::from(len);
+        let (mut read, mut written) = (offset, offset);
+        while written < end {
+            let left = (end - written) as usize;
+            match rustix::fs::copy_file_range(&source, Some(&mut read), target, Some(&mut written), left) {
+                Ok(0) => return Ok(()),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::NOSYS) => return self.copy_by_hand(from, to, written, end),
+                Err(error) => return Err(Failure { what: WHAT, error: error.into() }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the bytes from `offset` to `end` through a buffer, of the size that `cp` of coreutils has.
+    fn copy_by_hand(&mut self, from: FileId, to: FileId, mut offset: u64, end: u64) -> Done {
+        while offset < end {
+            let (how, len) = (How::Buffered, (end - offset).min(128 << 10) as u32);
+            self.call(Op::Read { file: from, offset, len, how })?;
+            self.call(Op::Write { file: to, offset, len, how })?;
+            offset += u64::from(len);
+        }
+        Ok(())
     }
 
     fn file(&mut self, what: &'static str, file: FileId, how: How) -> Result<&std::fs::File, Failure> {

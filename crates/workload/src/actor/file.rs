@@ -21,6 +21,9 @@ pub enum Access {
     Dontneed,
     /// By loading from and storing to a shared mapping of the whole file.
     Mmap,
+    /// A copy as today's `cp` makes it: `copy_file_range`, and `POSIX_FADV_SEQUENTIAL` for what is read.
+    /// Where a kernel has no such call (before 4.5), it reads and writes 128 KiB at a time.
+    CopyFileRange,
 }
 
 /// What a job tells the kernel about the order of its reads (`posix_fadvise`, `madvise`).
@@ -61,7 +64,7 @@ pub(crate) fn whole_pages(key: &'static str, access: Access, size: Size) -> Resu
     let how = match access {
         Access::Direct => "direct",
         Access::Mmap => "mmap",
-        Access::Buffered | Access::Dontneed => return Ok(()),
+        Access::Buffered | Access::Dontneed | Access::CopyFileRange => return Ok(()),
     };
     if size.bytes().is_multiple_of(PAGE) {
         return Ok(());
@@ -129,7 +132,7 @@ impl Side {
                 return;
             }
             Access::Direct => How::Direct,
-            Access::Buffered | Access::Dontneed => How::Buffered,
+            Access::Buffered | Access::Dontneed | Access::CopyFileRange => How::Buffered,
         };
         let mut offset = offset;
         while offset < end {

@@ -91,6 +91,10 @@ impl Kind for FileReader {
 
 impl FileReader {
     fn threads(&self, site: &mut Site<'_>) -> Result<Vec<Thread>, Refusal> {
+        if self.how == Access::CopyFileRange {
+            let what = "is \"copy-file-range\", which copies a file: only a file-writer has a second one";
+            return Err(Refusal::new("how", what));
+        }
         let chunk = chunk(self.how, self.chunk)?;
         let behind = behind(self.how, self.behind)?;
         let pacer =

@@ -17,7 +17,7 @@ use crate::quantity::{Bandwidth, Size};
 pub struct FileWriter {
     /// Bytes to write. With 0 the job does nothing: the undisturbed case of a series.
     pub size: Size,
-    /// Bytes of one `write`, and of one request.
+    /// Bytes of one `write` or `copy_file_range`, and of one request.
     #[serde(default = "mebibyte")]
     pub chunk: Size,
     /// How the files are read and written.
@@ -37,6 +37,8 @@ pub struct FileWriter {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_of: Option<String>,
     /// Read a file of this size while writing, in proportion, that nobody else knows of. Not with `copy-of`.
+    /// With `how = "copy-file-range"` the first `size` bytes of the source are copied; without either key the
+    /// source has that size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_size: Option<Size>,
     /// Passes: how often it is done. 0: until the run ends.
@@ -67,7 +69,7 @@ impl Kind for FileWriter {
     }
 
     fn on_disk(&self) -> Vec<(&'static str, Size)> {
-        let source = self.source_size.map(|size| ("source-size", size));
+        let source = self.own_source().map(|size| ("source-size", size));
         std::iter::once(("size", self.size)).chain(source).collect()
     }
 
@@ -81,6 +83,12 @@ impl Kind for FileWriter {
 }
 
 impl FileWriter {
+    /// The size of the file to be read that nobody else knows of.
+    fn own_source(&self) -> Option<Size> {
+        let copies = self.how == Access::CopyFileRange && self.copy_of.is_none() && self.size.bytes() > 0;
+        self.source_size.or(copies.then_some(self.size))
+    }
+
     fn threads(&self, site: &mut Site<'_>) -> Result<Vec<Thread>, Refusal> {
         const ROLE: &str = "writer";
         const MARKS: &[&str] = &["written"];
@@ -92,7 +100,7 @@ impl FileWriter {
         }
         let pacer =
             self.rate.map(|rate| Pacer::bandwidth("rate", u64::from(chunk), rate.bytes())).transpose()?;
-        let source = match (&self.copy_of, self.source_size) {
+        let source = match (&self.copy_of, self.own_source()) {
             (Some(name), _) => Some(existing(site, "copy-of", name)?),
             (None, Some(size)) => {
                 let pages = pages("source-size", size)?;
@@ -105,11 +113,16 @@ impl FileWriter {
         }
         let written = pages("size", self.size)?;
         whole_pages("size", self.how, self.size)?;
-        if let Some((_, pages)) = source
-            && u64::from(pages) > SOURCE_MOST * u64::from(written)
-        {
+        if let Some((_, pages)) = source {
             let key = if self.copy_of.is_some() { "copy-of" } else { "source-size" };
-            return Err(Refusal::new(key, format!("what is read may be at most {SOURCE_MOST} times `size`")));
+            if u64::from(pages) > SOURCE_MOST * u64::from(written) {
+                let what = format!("what is read may be at most {SOURCE_MOST} times `size`");
+                return Err(Refusal::new(key, what));
+            }
+            if self.how == Access::CopyFileRange && pages < written {
+                let what = "is smaller than `size`, all of which how = \"copy-file-range\" copies";
+                return Err(Refusal::new(key, what));
+            }
         }
         let names = if self.repeat == 0 { keep + 1 } else { self.repeat.min(keep + 1) };
         let targets = (0..names)
@@ -166,7 +179,8 @@ impl Writer {
         out.push(Op::Create { file: self.target.file, pages: self.target.pages });
         self.target.open(Hint::None, out);
         if let Some(source) = &mut self.source {
-            source.open(Hint::None, out);
+            let copies = source.access == Access::CopyFileRange;
+            source.open(if copies { Hint::Sequential } else { Hint::None }, out);
         }
     }
 
@@ -181,13 +195,21 @@ impl Writer {
         let last = to == size;
         out.extend(self.pacer.as_mut().map(Pacer::next));
         out.push(Op::Begin);
-        if let Some(source) = &mut self.source {
-            let end = Writer::read_to(source, to, size);
-            source.transfer(Writer::read_to(source, from, size), end, self.chunk, out);
-            source.drop_behind(end, last, out);
+        match &mut self.source {
+            Some(source) if source.access == Access::CopyFileRange => {
+                let (from, to, offset, len) = (source.file, self.target.file, from, (to - from) as u32);
+                out.push(Op::CopyRange { from, to, offset, len });
+            }
+            source => {
+                if let Some(source) = source {
+                    let end = Writer::read_to(source, to, size);
+                    source.transfer(Writer::read_to(source, from, size), end, self.chunk, out);
+                    source.drop_behind(end, last, out);
+                }
+                self.target.transfer(from, to, self.chunk, out);
+                self.target.drop_behind(to, last, out);
+            }
         }
-        self.target.transfer(from, to, self.chunk, out);
-        self.target.drop_behind(to, last, out);
         out.push(Op::Done);
         self.offset = to;
     }

@@ -158,6 +158,17 @@ impl Machine {
                     return wrong("not whole pages");
                 }
             }
+            Op::CopyRange { to, .. } if self.mapped(to) > 0 => {
+                return wrong("writes to a file that is in use");
+            }
+            Op::CopyRange { from, to, offset, len } => {
+                for file in [from, to] {
+                    let Some(pages) = self.files.get(&file) else { return wrong("the file is not there") };
+                    if len == 0 || offset + u64::from(len) > u64::from(*pages) * PAGE {
+                        return wrong("beyond the file");
+                    }
+                }
+            }
             Op::Sync { file } if !self.files.contains_key(&file) => return wrong("the file is not there"),
             Op::Advise { file, offset, len, .. } => {
                 let end = offset + u64::from(len);
@@ -655,6 +666,32 @@ fn a_copy_reads_all_of_its_source_in_proportion() {
 }
 
 #[test]
+fn a_copy_of_today_names_both_files_in_one_call() {
+    let text = "kind = 'file-writer'\nsize = '160 KiB'\nchunk = '64 KiB'\nhow = 'copy-file-range'";
+    let (mut threads, specs) = build(text);
+    let files: Vec<(&str, u32, bool)> =
+        specs[2..].iter().map(|spec| (spec.name.as_str(), spec.pages, spec.exists)).collect();
+    assert_eq!(files, [("actor/source", 40, true), ("actor/written-0", 40, false)]);
+    let (from, to) = (FileId(2), FileId(3));
+    let copy = |offset, len| [Op::Begin, Op::CopyRange { from, to, offset, len }, Op::Done];
+    let expected = [
+        &[
+            Op::Create { file: to, pages: 40 },
+            Op::Advise { file: from, offset: 0, len: 0, advice: Advice::Sequential },
+        ][..],
+        &copy(0, 64 << 10),
+        &copy(64 << 10, 64 << 10),
+        &copy(128 << 10, 32 << 10),
+        &[Op::Mark { mark: 0 }],
+    ]
+    .concat();
+    assert_eq!(ops(&mut threads[0], usize::MAX), expected);
+    // Of a larger file a part is copied.
+    let copied = ops(&mut build(&format!("{text}\ncopy-of = 'data'")).0[0], usize::MAX);
+    assert_eq!(copied.iter().filter(|op| matches!(op, Op::CopyRange { from: FileId(0), .. })).count(), 3);
+}
+
+#[test]
 fn passes_rotate_through_the_files_that_are_kept() {
     let created = |more: &str| -> Vec<u32> {
         let text = format!("kind = 'file-writer'\nsize = '4 KiB'\n{more}");
@@ -1090,6 +1127,14 @@ fn impossible_parameters_are_refused() {
         (
             "kind = 'segment-store'\nactive = 1\nsegment = '4 KiB'\npages-per-read = 2",
             "pages-per-read: is 2; it may be 1 to 1",
+        ),
+        (
+            "kind = 'file-writer'\nsize = '5 MiB'\nhow = 'copy-file-range'\ncopy-of = 'data'",
+            "copy-of: is smaller than `size`, all of which how = \"copy-file-range\" copies",
+        ),
+        (
+            "kind = 'file-reader'\nfile = 'data'\nhow = 'copy-file-range'",
+            "how: is \"copy-file-range\", which copies a file: only a file-writer has a second one",
         ),
         ("kind = 'sessions'\nprocesses = 0\nsegment = '1 G'", "processes: is 0; it may be 1 to 4096"),
         (

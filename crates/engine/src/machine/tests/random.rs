@@ -59,7 +59,13 @@ fn op() -> impl Strategy<Value = Op> {
         (file(), offset(), len(), how(), any::<bool>()).prop_map(|(file, offset, len, how, read)| {
             if read { Op::Read { file, offset, len, how } } else { Op::Write { file, offset, len, how } }
         });
-    prop_oneof![1 => transfer, 3 => other]
+    let copy = (file(), file(), offset(), len()).prop_map(|(from, to, offset, len)| Op::CopyRange {
+        from,
+        to,
+        offset,
+        len,
+    });
+    prop_oneof![4 => transfer, 1 => copy, 12 => other]
 }
 
 /// Operations with runs of touches between them.

@@ -1,0 +1,72 @@
+//! `copy_file_range` between files that cannot share blocks: pages of one file go through a pipe and are
+//! written to the other (`fs/splice.c:splice_direct_to_actor`).
+
+use lotsfree_workload::How;
+
+use super::filemap::{Read, Write};
+use super::readahead::RaState;
+use super::{Cx, Done, Mm};
+
+/// Bytes that the pipe holds: 16 pages (`PIPE_DEF_BUFFERS`).
+const PIPE: u32 = 16 << 12;
+/// Bytes that `cp` of coreutils reads and writes at a time where the kernel has no `copy_file_range`.
+const BUFFER: u32 = 128 << 10;
+
+/// A `copy_file_range` to the same place of another file, and how far it has come.
+#[derive(Debug)]
+pub struct CopyRange {
+    offset: u64,
+    len: u32,
+    /// Bytes that are copied.
+    done: u32,
+    /// The piece that is under way; `None`: nothing has begun.
+    half: Option<Half>,
+}
+
+#[derive(Debug)]
+enum Half {
+    Read(Read),
+    Write(Write),
+}
+
+impl CopyRange {
+    /// A copy between two files that each poll names.
+    pub fn new(offset: u64, len: u32) -> Self {
+        CopyRange { offset, len, done: 0, half: None }
+    }
+
+    /// Copies, or goes on to do so, up to the end of the range. `ra` is the readahead state of the open file
+    /// that is read.
+    ///
+    /// # Errors
+    /// As [`Read::poll`] and [`Write::poll`].
+    pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx, from: u32, to: u32, ra: &mut RaState) -> Done {
+        let splices = mm.generation.copy_file_range;
+        if self.half.is_none() && splices {
+            cx.spend(mm.costs.syscall);
+        }
+        while self.done < self.len {
+            let offset = self.offset + u64::from(self.done);
+            let piece = (self.len - self.done).min(if splices { PIPE } else { BUFFER });
+            let read = || match splices {
+                true => Read::into_pipe(offset, piece),
+                false => Read::new(offset, piece, How::Buffered),
+            };
+            match self.half.get_or_insert_with(|| Half::Read(read())) {
+                Half::Read(read) => {
+                    read.poll(mm, cx, from, ra)?;
+                    self.half = Some(Half::Write(match splices {
+                        true => Write::out_of_pipe(offset, piece),
+                        false => Write::new(offset, piece, How::Buffered),
+                    }));
+                }
+                Half::Write(write) => {
+                    write.poll(mm, cx, to)?;
+                    self.done += piece;
+                    self.half = None;
+                }
+            }
+        }
+        Ok(())
+    }
+}
