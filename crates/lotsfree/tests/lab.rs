@@ -688,31 +688,39 @@ fn a_lab_says_who_took_memory_as_the_model_does() {
 fn a_lab_on_this_host_counts_what_its_actors_take() {
     let Some(bench) = Bench::new() else { return };
     // On a host that is busy meanwhile, the watch looks for 3 % of the time, in parts of up to 100 ms, and
-    // may look away for three seconds on end.
+    // may look away for three seconds on end: what it saw little of is done again, twice at most.
     let for_long = [
         "duration=\"14 s\"",
         "actor.writer.size=\"512 MiB\"",
         "actor.writer.rate=\"48 MiB/s\"",
         "actor.writer.sync=false",
     ];
-    let output = bench.lab(&["--blame"]).args(for_long.iter().flat_map(|set| ["--set", set])).output();
-    let output = output.unwrap();
-    if says(&output).contains("what memory costs cannot be seen") {
-        eprintln!("not tested: {}", says(&output));
+    for again in [true, true, false] {
+        let output = bench.lab(&["--blame"]).args(for_long.iter().flat_map(|set| ["--set", set])).output();
+        let output = output.unwrap();
+        if says(&output).contains("what memory costs cannot be seen") {
+            eprintln!("not tested: {}", says(&output));
+            return;
+        }
+        assert!(output.status.success(), "{}", says(&output));
+        let run = bench.run();
+        let taken = |actor: &str| -> u64 {
+            let rows = run.intervals().iter().filter(|row| *row.actor == *actor);
+            rows.map(|row| row.toll.allocated).sum()
+        };
+        // A write is of one MiB. The server's heap is filled before the run begins.
+        let (writer, app) = (taken("writer"), taken("app"));
+        let rows = run.intervals().iter().filter(|row| *row.actor == *"writer");
+        let wrote = rows.map(|row| row.operations).sum::<u64>() * 256;
+        if again && writer < wrote / 4 {
+            eprintln!("{writer} pages of {wrote}: once more");
+            fs::remove_dir_all(bench.path("runs")).unwrap();
+            continue;
+        }
+        assert!(wrote > 0 && app < writer, "{wrote}, {writer} and {app}");
+        assert!((wrote / 4..wrote * 3).contains(&writer), "{writer} pages of {wrote}");
         return;
     }
-    assert!(output.status.success(), "{}", says(&output));
-    let run = bench.run();
-    let taken = |actor: &str| -> u64 {
-        let rows = run.intervals().iter().filter(|row| *row.actor == *actor);
-        rows.map(|row| row.toll.allocated).sum()
-    };
-    // A write is of one MiB. The server's heap is filled before the run begins.
-    let (writer, app) = (taken("writer"), taken("app"));
-    let rows = run.intervals().iter().filter(|row| *row.actor == *"writer");
-    let wrote = rows.map(|row| row.operations).sum::<u64>() * 256;
-    assert!(wrote > 0 && app < writer, "{wrote}, {writer} and {app}");
-    assert!((wrote / 4..wrote * 3).contains(&writer), "{writer} pages of {wrote}");
 }
 
 /// Makes a tree of links to the files of another one, except files whose names begin with `without`.
