@@ -19,7 +19,7 @@ pub struct CopyRange {
     len: u32,
     /// Bytes that are copied.
     done: u32,
-    /// The piece that is under way; `None`: nothing has begun.
+    /// What is done with the next piece; `None` before the first poll and after each piece.
     half: Option<Half>,
 }
 
@@ -48,19 +48,17 @@ impl CopyRange {
         while self.done < self.len {
             let offset = self.offset + u64::from(self.done);
             let piece = (self.len - self.done).min(if splices { PIPE } else { BUFFER });
-            let read = || match splices {
-                true => Read::into_pipe(offset, piece),
-                false => Read::new(offset, piece, How::Buffered),
-            };
-            match self.half.get_or_insert_with(|| Half::Read(read())) {
-                Half::Read(read) => {
+            match &mut self.half {
+                None if splices => self.half = Some(Half::Read(Read::into_pipe(offset, piece))),
+                None => self.half = Some(Half::Read(Read::new(offset, piece, How::Buffered))),
+                Some(Half::Read(read)) => {
                     read.poll(mm, cx, from, ra)?;
                     self.half = Some(Half::Write(match splices {
                         true => Write::out_of_pipe(offset, piece),
                         false => Write::new(offset, piece, How::Buffered),
                     }));
                 }
-                Half::Write(write) => {
+                Some(Half::Write(write)) => {
                     write.poll(mm, cx, to)?;
                     self.done += piece;
                     self.half = None;

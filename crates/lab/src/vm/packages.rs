@@ -96,9 +96,9 @@ impl Packages {
         Ok(KernelPackage { package, version, release, image, modules })
     }
 
-    /// Image and modules of a kernel whose package holds nothing but dependencies, as in Debian 14: the image
-    /// comes with `linux-binary-…`, the modules with `linux-modules-…`, and the list of those that are built
-    /// in, which belongs beside them, with `linux-base-…`.
+    /// Image and modules of a kernel that Debian 14 splits over three packages: `linux-binary-…` has the
+    /// image, `linux-modules-…` the modules, and `linux-base-…` the file `modules.builtin`, which is copied
+    /// to the modules.
     fn parts(&self, release: &str) -> Result<(PathBuf, PathBuf), Error> {
         let part = |prefix: &str| {
             let package = format!("{prefix}{release}");
