@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use lotsfree_run::{Facts, NodeFacts, Sink, Window, WriteError};
-use lotsfree_scenario::{Case, Errors, Occupied, SwapOn};
+use lotsfree_scenario::{Case, Errors, KernelMemory, Occupied, SwapOn};
 use lotsfree_settings::Value;
 use lotsfree_units::PageSize;
 use lotsfree_units::words::duration;
@@ -86,6 +86,11 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
     }
     let (_, costs) = case.costs()?;
     let machine = &case.machine;
+    if machine.kernel == Some(KernelMemory::Measured) {
+        let why = "no measurement of this machine was given; `lotsfree sim --calibration RECORD` of a record that \
+                   has `[machine]`, or `--like RUN`, tells it";
+        return Err(case.refuse("machine.kernel", why));
+    }
     let nodes = machine.nodes.len();
     let pages: Vec<u64> = machine.nodes.iter().map(|size| size.pages()).collect();
     let distance = |from| (0..nodes).map(|to| machine.distance(from, to).unwrap_or(10)).collect();
@@ -121,7 +126,7 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
             swap_pages: machine.swap.size.pages(),
             rotational: disk.rotational,
             swap_rotational: disk.rotational && machine.swap.on == SwapOn::Disk,
-            kernel_pages: machine.kernel.as_ref().map(|kernel| {
+            kernel_pages: machine.kernel.as_ref().and_then(KernelMemory::stated).map(|kernel| {
                 let unmanaged = mm::unmanaged(&pages, reserved.as_deref());
                 let of_zones = |(kernel, lost): (u64, u64)| kernel.saturating_sub(lost);
                 in_pages(kernel).into_iter().zip(unmanaged).map(of_zones).collect()
@@ -267,7 +272,7 @@ pub fn bytes(case: &Case) -> Result<u64, Errors> {
 #[cfg(test)]
 mod tests {
     use lotsfree_run::Memory;
-    use lotsfree_scenario::{Costs, Measured, Record, Scenario};
+    use lotsfree_scenario::{Conditions, Costs, Measured, Record, Scenario};
 
     use super::*;
     use lotsfree_settings::{
@@ -382,6 +387,54 @@ mod tests {
         let expected = "s.toml:8:10: calibration.record: there is no calibration record \"other\"; there are \"a slow \
                         host\" and \"default\"";
         assert_eq!(error, expected);
+    }
+
+    #[test]
+    fn the_kernels_memory_may_be_left_to_a_measurement() {
+        let open = || {
+            let text = "title = 't'\nduration = '1 s'\n[machine]\ngeneration = 'linux-6.1'\ncpus = 1\n\
+                        nodes = ['1 GiB']\nkernel = 'measured'\n";
+            Scenario::parse(text, "s.toml").unwrap().cases(None).unwrap().remove(0)
+        };
+        let says = |errors: Errors, expected: &str| {
+            let text = errors.to_string();
+            assert!(text.starts_with(&format!("s.toml:7:10: machine.kernel: {expected}")), "{text}");
+        };
+        says(config(&open()).unwrap_err(), "no measurement of this machine was given");
+        let mut record = record();
+        record.provenance.memory = "967 MiB".parse().unwrap();
+        let mut without = open();
+        without.calibrate(&record).unwrap();
+        says(config(&without).unwrap_err(), "no measurement of this machine was given");
+
+        record.machine.kernel = Some("104 MiB".parse().unwrap());
+        let mut measured = open();
+        measured.calibrate(&record).unwrap();
+        let stated = case("kernel = '104 MiB'");
+        let kernel = |case: &Case| config(case).unwrap().mm.kernel_pages.unwrap();
+        assert_eq!(kernel(&measured), kernel(&stated));
+        assert_ne!(Some(kernel(&measured)), config(&case("")).unwrap().mm.kernel_pages);
+
+        for memory in ["1025 MiB", "700 MiB"] {
+            record.provenance.memory = memory.parse().unwrap();
+            let errors = open().calibrate(&record).unwrap_err();
+            says(errors, "the record \"a slow host\" is of a machine whose kernel manages");
+        }
+    }
+
+    #[test]
+    fn a_run_tells_the_kernels_memory_before_a_record_does() {
+        let mut case = case("kernel = 'measured'");
+        let of = |size: &str| Occupied::Total(size.parse().unwrap());
+        let told = Conditions { kernel: Some(of("90 MiB")), ..Conditions::default() };
+        case.machine.take(Conditions::default(), None);
+        assert_eq!(case.machine.kernel, Some(KernelMemory::Measured), "what does not say leaves it open");
+        case.machine.take(told, None);
+        let mut record = record();
+        record.provenance.memory = "967 MiB".parse().unwrap();
+        record.machine.kernel = Some("104 MiB".parse().unwrap());
+        case.calibrate(&record).unwrap();
+        assert_eq!(case.machine.kernel, Some(KernelMemory::Stated(of("90 MiB"))));
     }
 
     #[test]

@@ -264,11 +264,13 @@ impl Case {
         }
     }
 
-    /// Takes the costs of a record, unless the case asks for the model's own. What the case states stays;
-    /// what was not measured is estimated: [`MeasuredCosts::or_estimate`](crate::MeasuredCosts::or_estimate).
+    /// Takes the costs of a record, unless the case asks for the model's own, and the kernel's memory if the
+    /// case leaves that to be measured. What the case states stays; a cost that was not measured is estimated:
+    /// [`MeasuredCosts::or_estimate`](crate::MeasuredCosts::or_estimate).
     ///
     /// # Errors
-    /// If the case asks for another record.
+    /// If the case asks for another record, or for the kernel's memory, and the record is of a machine of
+    /// another size.
     pub fn calibrate(&mut self, record: &Record) -> Result<(), Errors> {
         match self.calibration.record.as_deref() {
             Some(CalibrationSpec::DEFAULT) => return Ok(()),
@@ -287,7 +289,7 @@ impl Case {
             self.calibration.costs.entry(name.to_owned()).or_insert(cost);
         }
         self.calibration.record = Some(record.name.clone());
-        Ok(())
+        self.machine.take_kernel(record).map_err(|why| self.refuse("machine.kernel", why))
     }
 
     /// What things cost, by the name of the record.

@@ -25,7 +25,9 @@ pub use costs::{Costs, MeasuredCosts};
 pub use error::{Error, Errors};
 pub use experiments::{Cause, Experiment, Experiments, Look, Stand};
 pub use generation::{Generation, Kernel, UnknownGeneration};
-pub use machine::{Conditions, Cpus, Disk, Distance, Filesystem, MachineSpec, Occupied, Swap, SwapOn};
+pub use machine::{
+    Conditions, Cpus, Disk, Distance, Filesystem, KernelMemory, MachineSpec, Occupied, Swap, SwapOn,
+};
 pub use random::Random;
 pub use record::{Device, Measured, Provenance, Record, Touch, Whole};
 pub use reference::{document, schema};

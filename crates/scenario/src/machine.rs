@@ -46,11 +46,12 @@ pub struct MachineSpec {
     #[serde(default)]
     pub distance: Distance,
     /// Memory that the kernel itself occupies after boot, its text, the memory map and tables that are sized
-    /// at boot: a size, spread over the nodes by theirs, or a list with the size of each node. Without it,
-    /// what the model takes for a kernel of that size. In the model, slabs for files that are used before
-    /// measuring begins are part of it.
+    /// at boot: a size, spread over the nodes by theirs, or a list with the size of each node, or
+    /// `"measured"`: what `sim --calibration` or `sim --like` says of the machine. Without it, what the model
+    /// takes for a kernel of that size. In the model, slabs for files that are used before measuring begins
+    /// are part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kernel: Option<Occupied>,
+    pub kernel: Option<KernelMemory>,
     /// The part of `kernel` that zones do not manage (a node's size less `managed` of its zones in
     /// `/proc/zoneinfo`): image, memory map and what else was taken before there was an allocator. Watermarks
     /// go by what is managed. Written as `kernel` is; without it, the memory map alone.
@@ -196,6 +197,28 @@ impl Occupied {
     }
 }
 
+/// Memory that the kernel itself occupies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KernelMemory {
+    /// As it was measured on the machine, which only a record or a run of that machine can tell.
+    Measured,
+    /// So much.
+    Stated(Occupied),
+}
+
+impl KernelMemory {
+    /// How a scenario writes [`KernelMemory::Measured`].
+    const MEASURED: &'static str = "measured";
+
+    /// How much it is, unless that was left to a measurement.
+    pub fn stated(&self) -> Option<&Occupied> {
+        match self {
+            KernelMemory::Measured => None,
+            KernelMemory::Stated(occupied) => Some(occupied),
+        }
+    }
+}
+
 /// What a machine was like when a kernel executed a case: the keys of [`MachineSpec`] that only a machine
 /// that has booted can tell. The model is told them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -249,7 +272,32 @@ impl MachineSpec {
             }
         }
         let Conditions { kernel, reserved, pagesets, measured_latency: _ } = conditions;
-        (self.kernel, self.reserved, self.pagesets) = (kernel, reserved, pagesets);
+        // A run that does not say how much the kernel kept leaves the question open.
+        let open = self.kernel.take().filter(|kernel| *kernel == KernelMemory::Measured);
+        self.kernel = kernel.map(KernelMemory::Stated).or(open);
+        (self.reserved, self.pagesets) = (reserved, pagesets);
+    }
+
+    /// Takes the kernel's memory from a record of this machine, if it was left to be measured.
+    ///
+    /// # Errors
+    /// With the reason, if the record is of a machine of another size.
+    pub fn take_kernel(&mut self, record: &Record) -> Result<(), String> {
+        if self.kernel != Some(KernelMemory::Measured) {
+            return Ok(());
+        }
+        let Some(kernel) = record.machine.kernel else { return Ok(()) };
+        let (total, memory) = (record.provenance.memory.0, self.memory());
+        if total > memory || total.0 < memory.0 / 4 * 3 {
+            return Err(format!(
+                "the record {:?} is of a machine whose kernel manages {total}, and this one has {}; calibrate on a \
+                 machine of that size, or write a size",
+                record.name,
+                Size(memory)
+            ));
+        }
+        self.kernel = Some(KernelMemory::Stated(Occupied::Total(kernel)));
+        Ok(())
     }
 
     /// Memory of all nodes.
@@ -345,7 +393,7 @@ impl Check<'_> {
             let message = format!("{} in all; write at most {MOST}", Size(memory));
             return self.wrong(&["nodes"], message);
         }
-        self.occupied(machine, "kernel", machine.kernel.as_ref());
+        self.occupied(machine, "kernel", machine.kernel.as_ref().and_then(KernelMemory::stated));
         self.occupied(machine, "reserved", machine.reserved.as_ref());
         self.pagesets(machine);
     }
@@ -607,6 +655,51 @@ impl JsonSchema for Occupied {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let size = Size::json_schema(generator);
         json_schema!({ "anyOf": [size, { "type": "array", "items": size }] })
+    }
+}
+
+impl Serialize for KernelMemory {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            KernelMemory::Measured => serializer.serialize_str(Self::MEASURED),
+            KernelMemory::Stated(occupied) => occupied.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for KernelMemory {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<KernelMemory, D::Error> {
+        struct Reader;
+        impl<'de> de::Visitor<'de> for Reader {
+            type Value = KernelMemory;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a size such as \"24 MiB\", a list of sizes, one per node, or \"measured\"")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<KernelMemory, E> {
+                if text == KernelMemory::MEASURED {
+                    return Ok(KernelMemory::Measured);
+                }
+                Occupied::deserialize(de::value::StrDeserializer::new(text)).map(KernelMemory::Stated)
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, list: A) -> Result<KernelMemory, A::Error> {
+                Occupied::deserialize(de::value::SeqAccessDeserializer::new(list)).map(KernelMemory::Stated)
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+impl JsonSchema for KernelMemory {
+    fn schema_name() -> Cow<'static, str> {
+        "KernelMemory".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        // Texts and lists of texts, of which "measured" is one.
+        Occupied::json_schema(generator)
     }
 }
 

@@ -97,8 +97,8 @@ impl Device {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Whole {
     /// Memory that the kernel keeps, as a scenario's `machine.kernel` has it: what its zones do not manage,
-    /// and of a machine that has just booted also what it has taken and cannot give back. The model takes the
-    /// scenario's.
+    /// and of a machine that has just booted also what it has taken and cannot give back. The model takes it
+    /// where a scenario says `kernel = "measured"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Size>,
 }

@@ -73,11 +73,12 @@ pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
     let (name, scenario) = scenarios::load(named)?;
     let mut cases = scenarios::cases(&scenario, &arguments.set, &arguments.variant)?;
     let record = arguments.calibration.as_deref().map(Record::load).transpose()?;
-    if let Some(record) = &record {
-        calibrate(&mut cases, record)?;
-    }
+    // What a run of the machine says of it goes before what a record says.
     if let Some(path) = &arguments.like {
         like::apply(&mut cases, path, record.as_ref())?;
+    }
+    if let Some(record) = &record {
+        calibrate(&mut cases, record)?;
     }
 
     let base = arguments.out.clone().unwrap_or_else(|| Path::new("runs").join(places::safe(&name)));
