@@ -65,7 +65,7 @@ impl Effect {
             Some(((*before.values.get(column)?)?, (*after.values.get(column)?)?))
         };
         let (Some(kernel), Some(model)) = (pair(0), pair(1)) else { return false };
-        if kernel.0.ties(&kernel.1, floor) {
+        if !kernel.0.is_told_from(&kernel.1, floor) {
             return false;
         }
         let grows = |(a, b): (Span, Span)| b.value > a.value;

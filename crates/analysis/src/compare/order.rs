@@ -24,7 +24,8 @@ pub struct Orders {
 }
 
 /// The order of variants by one measure. Figures below the measure's floor, within the spread of repeats, or
-/// within 5 % of each other are ties, which are no order.
+/// within 5 % of each other are ties, which are no order; in the reference also those that its repeats do not
+/// tell apart ([`Span::is_told_from`]).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Order {
     /// The measure's key.
@@ -46,9 +47,9 @@ impl Order {
     }
 }
 
-/// The order of two figures; `None` if they tie.
-fn order(a: &Span, b: &Span, floor: f64) -> Option<Ordering> {
-    (!a.ties(b, floor)).then(|| a.value.total_cmp(&b.value))
+/// The order of two figures.
+fn order(a: &Span, b: &Span) -> Ordering {
+    a.value.total_cmp(&b.value)
 }
 
 /// The orders of tables that show one variant each: of each set that has the scenario, the value of the sweep
@@ -90,12 +91,15 @@ fn of_set(set: &[&Table], other: usize) -> Option<Orders> {
         let mut found = Order { key, name: title, pairs: 0, reversed: Vec::new(), tied: Vec::new() };
         for (index, (a, here_a, there_a)) in figures.iter().enumerate() {
             for (b, here_b, there_b) in figures.iter().skip(index + 1) {
-                let Some(here) = order(here_a, here_b, main.floor) else { continue };
+                if !here_a.is_told_from(here_b, main.floor) {
+                    continue;
+                }
                 found.pairs += 1;
-                match order(there_a, there_b, main.floor) {
-                    Some(there) if there == here => {}
-                    Some(_) => found.reversed.push([a.clone(), b.clone()]),
-                    None => found.tied.push([a.clone(), b.clone()]),
+                let pair = || [a.clone(), b.clone()];
+                if there_a.ties(there_b, main.floor) {
+                    found.tied.push(pair());
+                } else if order(there_a, there_b) != order(here_a, here_b) {
+                    found.reversed.push(pair());
                 }
             }
         }

@@ -278,8 +278,8 @@ fn orders(out: &mut String, experiments: &Experiments, all: &[&Validation]) {
     line(
         out,
         &format!(
-            "Where the kernel's figures of two variants differ by more than 5 % and by more than repeats do, the \
-             model's should differ the same way. They do by {kept} of {of} measures.\n"
+            "Where the kernel's figures of two variants differ by more than 5 % and its repeats tell them apart at the \
+             5 % level, the model's should differ the same way. They do by {kept} of {of} measures.\n"
         ),
     );
     lines.iter().for_each(|text| line(out, text));
