@@ -10,7 +10,7 @@ pub mod program;
 pub mod quantity;
 
 pub use actor::Actor;
-pub use op::{Advice, CommandId, FileId, How, Op, PACE_GRAIN_NS, RegionId, SegmentId};
+pub use op::{Advice, COPY_BUFFER, CommandId, FileId, How, Op, PACE_GRAIN_NS, RegionId, SegmentId};
 pub use program::{
     CommandSpec, FileSpec, Policy, Process, Program, SegmentBacking, SegmentSpec, Stream, Thread,
 };

@@ -54,6 +54,9 @@ pub enum Advice {
 /// about as long.
 pub const PACE_GRAIN_NS: u64 = 50_000;
 
+/// Bytes that `cp` of coreutils reads and writes at a time (`src/ioblksize.h` of 8.32).
+pub const COPY_BUFFER: u32 = 128 << 10;
+
 /// One operation of a thread.
 ///
 /// Sizes and offsets in bytes are multiples of nothing in particular; pages are base pages of 4 KiB, counted
@@ -140,7 +143,8 @@ pub enum Op {
         /// Through the page cache or past it.
         how: How,
     },
-    /// `copy_file_range` to the same place of another file, again until all is copied.
+    /// `copy_file_range` to the same place of another file, again until all is copied. Where the kernel has no
+    /// such call, the file is read and written [`COPY_BUFFER`] at a time.
     CopyRange {
         /// The file that is read.
         from: FileId,

@@ -189,8 +189,7 @@ impl Machine {
         if let Some(channel) = channel {
             self.waiters.remove(channel, task);
         }
-        let slept = self.now.saturating_sub(self.tasks[task].at);
-        self.account_sleep(task, self.now);
+        let slept = self.account_sleep(task, self.now);
         if matches!(self.tasks[task].kind, Kind::Kswapd(_)) {
             let credit = self.tasks[task].credit.saturating_add(slept);
             self.tasks[task].credit = credit.min(self.cpus.sleeper_credit());
@@ -215,15 +214,16 @@ impl Machine {
         woken.into_iter().for_each(|task| self.wake(task));
     }
 
-    /// Accounts for the time that a sleeping task has slept up to now.
-    pub(super) fn account_sleep(&mut self, task: usize, now: u64) {
-        let State::Asleep { why, .. } = self.tasks[task].state else { return };
+    /// Accounts for the time that a sleeping task has slept up to now, and returns it, in nanoseconds.
+    pub(super) fn account_sleep(&mut self, task: usize, now: u64) -> u64 {
+        let State::Asleep { why, .. } = self.tasks[task].state else { return 0 };
         let slept = now.saturating_sub(self.tasks[task].at);
         self.tasks[task].at += slept;
         self.spend(task, |spent| waited(spent, why, slept));
         if let Kind::Thread(thread) = self.tasks[task].kind {
             self.groups[self.threads[thread].group].waited(why, slept);
         }
+        slept
     }
 
     /// Accounts for the time that all sleeping tasks have slept up to now.

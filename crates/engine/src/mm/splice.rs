@@ -1,7 +1,7 @@
 //! `copy_file_range` between files that cannot share blocks: pages of one file go through a pipe and are
 //! written to the other (`fs/splice.c:splice_direct_to_actor`).
 
-use lotsfree_workload::How;
+use lotsfree_workload::{COPY_BUFFER, How};
 
 use super::filemap::{Read, Write};
 use super::readahead::RaState;
@@ -9,8 +9,6 @@ use super::{Cx, Done, Mm};
 
 /// Bytes that the pipe holds: 16 pages (`PIPE_DEF_BUFFERS`).
 const PIPE: u32 = 16 << 12;
-/// Bytes that `cp` of coreutils reads and writes at a time where the kernel has no `copy_file_range`.
-const BUFFER: u32 = 128 << 10;
 
 /// A `copy_file_range` to the same place of another file, and how far it has come.
 #[derive(Debug)]
@@ -47,7 +45,7 @@ impl CopyRange {
         }
         while self.done < self.len {
             let offset = self.offset + u64::from(self.done);
-            let piece = (self.len - self.done).min(if splices { PIPE } else { BUFFER });
+            let piece = (self.len - self.done).min(if splices { PIPE } else { COPY_BUFFER });
             match &mut self.half {
                 None if splices => self.half = Some(Half::Read(Read::into_pipe(offset, piece))),
                 None => self.half = Some(Half::Read(Read::new(offset, piece, How::Buffered))),

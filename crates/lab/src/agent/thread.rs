@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use lotsfree_run::{Event, EventKind};
 use lotsfree_sys::{Buffer, Hint, Region, Usage, thread_cpu_time};
-use lotsfree_workload::{Advice, CommandId, FileId, How, Op, PACE_GRAIN_NS, RegionId, SegmentId, Stream};
+use lotsfree_workload::{
+    Advice, COPY_BUFFER, CommandId, FileId, How, Op, PACE_GRAIN_NS, RegionId, SegmentId, Stream,
+};
 use rustix::fs::Advice as FileAdvice;
 use rustix::io::Errno;
 
@@ -395,10 +397,10 @@ impl Worker {
         Ok(())
     }
 
-    /// Copies the bytes from `offset` to `end` through a buffer, of the size that `cp` of coreutils has.
+    /// Copies the bytes from `offset` to `end` through a buffer.
     fn copy_by_hand(&mut self, from: FileId, to: FileId, mut offset: u64, end: u64) -> Done {
         while offset < end {
-            let (how, len) = (How::Buffered, (end - offset).min(128 << 10) as u32);
+            let (how, len) = (How::Buffered, (end - offset).min(COPY_BUFFER.into()) as u32);
             self.call(Op::Read { file: from, offset, len, how })?;
             self.call(Op::Write { file: to, offset, len, how })?;
             offset += u64::from(len);

@@ -83,9 +83,13 @@ impl Kind for FileWriter {
 }
 
 impl FileWriter {
+    fn copies_ranges(&self) -> bool {
+        self.how == Access::CopyFileRange
+    }
+
     /// The size of the file to be read that nobody else knows of.
     fn own_source(&self) -> Option<Size> {
-        let copies = self.how == Access::CopyFileRange && self.copy_of.is_none() && self.size.bytes() > 0;
+        let copies = self.copies_ranges() && self.copy_of.is_none() && self.size.bytes() > 0;
         self.source_size.or(copies.then_some(self.size))
     }
 
@@ -119,7 +123,7 @@ impl FileWriter {
                 let what = format!("what is read may be at most {SOURCE_MOST} times `size`");
                 return Err(Refusal::new(key, what));
             }
-            if self.how == Access::CopyFileRange && pages < written {
+            if self.copies_ranges() && pages < written {
                 let what = "is smaller than `size`, all of which how = \"copy-file-range\" copies";
                 return Err(Refusal::new(key, what));
             }
