@@ -89,9 +89,9 @@ impl Host {
             for channel in &woken {
                 match channel {
                     WaitChannel::Kswapd(_) => {
-                        let mut cx = Cx::new(self.kswapd.0, 0, usize::MAX, now);
-                        cx.slice = LONG;
                         for _ in 0..20 {
+                            let mut cx = Cx::new(self.kswapd.0, 0, usize::MAX, now);
+                            cx.slice = LONG;
                             if self.kswapd.1.poll(&mut self.mm, &mut cx).why == WaitReason::Idle {
                                 break;
                             }
