@@ -2,6 +2,7 @@
 
 use lotsfree_engine::mm::{
     Config, Cx, Fadvise, Fault, Kswapd, Madvise, Mm, RaState, Read, Stop, Write,
+    ZramConfig,
 };
 use lotsfree_engine::{Costs, Generation, NAMES, Tuning};
 use lotsfree_scenario::{Filesystem, Scenario};
@@ -126,6 +127,8 @@ pub(crate) fn operations(data: &[u8]) {
         rotational: false,
         swap_rotational: bytes.next() % 2 == 0,
         swap_on_disk: bytes.next() % 2 == 0,
+        zram: (bytes.next() % 2 == 0)
+            .then(|| ZramConfig { object_bytes: bytes.wide() % 4200, limit_pages: u64::from(bytes.next()) }),
         filesystem: Filesystem::ALL[bytes.next() as usize % Filesystem::ALL.len()],
         kernel_pages: Some(vec![200 / nodes as u64; nodes]),
         settled: 1_000_000_000,

@@ -129,6 +129,17 @@ pub enum Fallback {
     BlockOrPage,
 }
 
+/// How many pages zsmalloc chains to one zspage, which holds compressed pages of one size (`mm/zsmalloc.c`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZspageChain {
+    /// As many, up to 4, as use the largest part of the zspage in whole percents (`get_pages_per_zspage`; read
+    /// in 6.1).
+    LargestUse,
+    /// As many as leave the fewest bytes over (`calculate_zspage_chain_size`; read in 6.12), up to 8, the
+    /// default of `CONFIG_ZSMALLOC_CHAIN_SIZE`.
+    LeastWaste,
+}
+
 /// How many swap slots are read at a fault (`mm/swap_state.c:swapin_nr_pages`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapReadahead {
@@ -383,6 +394,18 @@ pub struct Generation {
     /// Refaults of anonymous pages are detected too, and the nonresident clock serves both types (5.9,
     /// 170b04b7ae49, aae466b0052e).
     pub anon_refault: bool,
+    /// A fault on a page that a synchronous device has (zram) reads that page alone, past the swap cache, and
+    /// gives its slot back at once (`SWP_SYNCHRONOUS_IO` in `mm/memory.c:do_swap_page`; 4.15, 0bcac06f27d7).
+    /// Otherwise it reads ahead, and page and slot are kept.
+    pub skips_swap_cache: bool,
+    /// A page that is read past the swap cache is mapped writable although the fault was a load
+    /// (`mm/memory.c:do_swap_page`; read in 6.12, not in 6.1). Otherwise the first store faults again.
+    pub swapin_is_writable: bool,
+    /// Swap hands zram single pages without a bio (`bdev_write_page`; read in 5.10 and 6.1, gone in 6.12), so
+    /// that `pgpgin` and `pgpgout`, which `submit_bio` counts, leave them out.
+    pub swap_rw_page: bool,
+    /// How many pages a zspage has.
+    pub zspage_chain: ZspageChain,
     /// Counters are printed per zone (`pgscan_direct_normal`), through 4.7 (599d0c954f91).
     pub zone_counters: bool,
 }
@@ -519,6 +542,10 @@ impl Generation {
             writers: WriterThrottle::WritesItself,
             dirty_spreading: false,
             anon_refault: false,
+            skips_swap_cache: false,
+            swapin_is_writable: false,
+            swap_rw_page: true,
+            zspage_chain: ZspageChain::LargestUse,
             zone_counters: true,
         }
     }
@@ -635,6 +662,7 @@ impl Generation {
             copy_file_range: true,
             readahead_io_pages: true,
             fault_around: Some(MmapHit::Cached),
+            skips_swap_cache: true,
             zone_counters: false,
             ..Self::linux_4_4()
         }
@@ -700,6 +728,9 @@ impl Generation {
             fault_around: Some(MmapHit::Fresh),
             retried_is_major: false,
             counts_retries: false,
+            swapin_is_writable: true,
+            swap_rw_page: false,
+            zspage_chain: ZspageChain::LeastWaste,
             ..Self::linux_6_1()
         }
     }

@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::generation::Generation;
 use crate::machine::{DeviceSpec, End, Machine, MachineConfig, SwapDevice};
-use crate::mm::{self, Mm};
+use crate::mm::{self, Mm, ZramConfig};
 use crate::tuning::Tuning;
 
 /// Rate of a device whose scenario does not limit its requests per second.
@@ -104,6 +104,7 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
     };
     let swap = match machine.swap.on {
         SwapOn::Disk => SwapDevice::Disk,
+        SwapOn::Zram => SwapDevice::Zram,
         SwapOn::Own => SwapDevice::Own(DeviceSpec {
             latency: machine.swap.latency.map_or(disk.latency.ns(), |latency| latency.ns()),
             bandwidth: machine.swap.bandwidth.unwrap_or(disk.bandwidth).0.0,
@@ -137,6 +138,10 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
                 .map(|cpus| cpus.iter().map(|size| size.pages()).collect())
                 .collect(),
             swap_on_disk: machine.swap.on == SwapOn::Disk,
+            zram: (machine.swap.on == SwapOn::Zram).then(|| ZramConfig {
+                object_bytes: machine.swap.object_bytes(),
+                limit_pages: machine.swap.mem_limit.map_or(0, |limit| limit.pages()),
+            }),
             filesystem: disk.filesystem,
             instant_reads: false,
             costs,
@@ -265,8 +270,8 @@ pub fn bytes(case: &Case) -> Result<u64, Errors> {
     }
     // Each page of memory that is ever in use takes 12 bytes for its frame, at most 8 for its place on a list
     // and 4 for its entry. Each page of a file takes 4 for its entry. Each page of swap takes 4 for its entry
-    // and 8 for its slot.
-    Ok(memory * (12 + 8 + 4) + files * 4 + swap * (4 + 8) + (64 << 20))
+    // and 8 for its slot, and 4 more for its place in zram.
+    Ok(memory * (12 + 8 + 4) + files * 4 + swap * (4 + 8 + 4) + (64 << 20))
 }
 
 #[cfg(test)]

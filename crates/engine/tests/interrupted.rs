@@ -3,7 +3,7 @@
 
 use lotsfree_engine::mm::{
     Config, CopyRange, Cx, Fadvise, Fault, Kswapd, Madvise, Mm, RaState, Read, Stop, Turnover, Wait,
-    WaitChannel, WaitReason, Write,
+    WaitChannel, WaitReason, Write, ZramConfig,
 };
 use lotsfree_engine::{Generation, NAMES};
 use lotsfree_workload::{Advice, How, Policy, RegionId};
@@ -38,8 +38,9 @@ struct Outcome {
 }
 
 impl Host {
-    fn new(generation: &str, slice: u64) -> Self {
+    fn new(generation: &str, slice: u64, zram: Option<ZramConfig>) -> Self {
         let mut mm = Mm::new(&Config {
+            zram,
             swap_pages: 2 * u64::from(MEMORY),
             kernel_pages: Some(vec![300]),
             ..Config::new(Generation::named(generation).expect("a generation"), vec![u64::from(MEMORY)])
@@ -285,30 +286,43 @@ const CALLS: [(&str, Series); 13] = [
     }),
 ];
 
+/// Swap that is compressed in memory, to a seventh, so that it holds all that a test writes.
+const ZRAM: ZramConfig = ZramConfig { object_bytes: 600, limit_pages: 0 };
+
+/// What a series of calls counts if it is interrupted after every step, where that is not what it counts at
+/// once; and whether it was interrupted more often.
+fn interrupted(calls: Series, generation: &str, zram: Option<ZramConfig>) -> (Option<String>, bool) {
+    let run = |slice| {
+        let mut host = Host::new(generation, slice, zram);
+        calls(&mut host);
+        host.outcome()
+    };
+    let ((at_once, polls), (interrupted, steps)) = (run(LONG), run(0));
+    let differ: Vec<_> = (at_once.counters.iter().zip(&interrupted.counters))
+        .filter(|(a, b)| a != b)
+        .map(|(&(counter, a), &(_, b))| format!("{counter} {a} -> {b}"))
+        .collect();
+    let wrong = if !differ.is_empty() {
+        Some(differ.join(", "))
+    } else if at_once != interrupted {
+        let without = |outcome| Outcome { counters: Vec::new(), ..outcome };
+        let (at_once, interrupted) = (without(at_once), without(interrupted));
+        Some(format!("{at_once:?} -> {interrupted:?}"))
+    } else {
+        None
+    };
+    (wrong, steps > polls)
+}
+
 #[test]
 fn a_call_that_is_interrupted_after_every_step_counts_what_it_counts_at_once() {
     let (mut wrong, mut interrupted_more) = (Vec::new(), Vec::new());
     for (name, calls) in CALLS {
         let mut more = false;
         for generation in NAMES {
-            let run = |slice| {
-                let mut host = Host::new(generation, slice);
-                calls(&mut host);
-                host.outcome()
-            };
-            let ((at_once, polls), (interrupted, steps)) = (run(LONG), run(0));
-            let differ: Vec<_> = (at_once.counters.iter().zip(&interrupted.counters))
-                .filter(|(a, b)| a != b)
-                .map(|(&(counter, a), &(_, b))| format!("{counter} {a} -> {b}"))
-                .collect();
-            if !differ.is_empty() {
-                wrong.push(format!("{name}, {generation}: {}", differ.join(", ")));
-            } else if at_once != interrupted {
-                let without = |outcome| Outcome { counters: Vec::new(), ..outcome };
-                let (at_once, interrupted) = (without(at_once), without(interrupted));
-                wrong.push(format!("{name}, {generation}: {at_once:?} -> {interrupted:?}"));
-            }
-            more |= steps > polls;
+            let (differs, steps) = interrupted(calls, generation, None);
+            wrong.extend(differs.map(|differs| format!("{name}, {generation}: {differs}")));
+            more |= steps;
         }
         if more {
             interrupted_more.push(name);
@@ -317,4 +331,17 @@ fn a_call_that_is_interrupted_after_every_step_counts_what_it_counts_at_once() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // The others have nothing to do between two waits.
     assert!(interrupted_more.len() >= 10, "{interrupted_more:?}");
+}
+
+#[test]
+fn a_call_with_compressed_swap_counts_the_same_too() {
+    for (name, calls) in CALLS.into_iter().filter(|(name, _)| name.contains("memory") || *name == "advice") {
+        let mut more = false;
+        for generation in NAMES {
+            let (differs, steps) = interrupted(calls, generation, Some(ZRAM));
+            assert_eq!(differs, None, "{name}, {generation}");
+            more |= steps;
+        }
+        assert!(more, "{name}");
+    }
 }

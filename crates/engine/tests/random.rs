@@ -1,6 +1,8 @@
 //! Random operations on random machines; the whole state is checked after every step.
 
-use lotsfree_engine::mm::{Config, Cx, Fadvise, Fault, Kswapd, Madvise, Mm, RaState, Read, Stop, Write};
+use lotsfree_engine::mm::{
+    Config, Cx, Fadvise, Fault, Kswapd, Madvise, Mm, RaState, Read, Stop, Write, ZramConfig,
+};
 use lotsfree_engine::{Costs, Generation, NAMES, Tuning};
 use lotsfree_scenario::Filesystem;
 use lotsfree_settings::{
@@ -53,6 +55,7 @@ struct Plan {
     cpus: u32,
     distance: u32,
     swap: u64,
+    zram: Option<ZramConfig>,
     rotational: bool,
     filesystem: Filesystem,
     instant: bool,
@@ -133,12 +136,15 @@ fn plan() -> impl Strategy<Value = Plan> {
         Policy::Bind(vec![1]),
         Policy::Interleave(vec![0, 1]),
     ]);
+    let zram = (1..4200u32, prop_oneof![Just(0), 1..300u64])
+        .prop_map(|(object_bytes, limit_pages)| ZramConfig { object_bytes, limit_pages });
     let machine = (
         select(NAMES.to_vec()),
         vec(node(), 1..3),
         1..4u32,
         select(vec![20u32, 40]),
         prop_oneof![Just(0), 1..300u64, 300..3000u64],
+        prop::option::weighted(0.3, zram),
         any::<bool>(),
         select(Filesystem::ALL.to_vec()),
         prop::bool::weighted(0.2),
@@ -147,13 +153,15 @@ fn plan() -> impl Strategy<Value = Plan> {
     let file = (prop_oneof![1..100u32, 100..2000u32], any::<bool>());
     let work = (vec(policy, 2), vec(file, FILES), vec(step(), 1..60));
     (machine, work).prop_map(|(machine, (policies, files, steps))| {
-        let (generation, nodes, cpus, distance, swap, rotational, filesystem, instant, sysctls) = machine;
+        let (generation, nodes, cpus, distance, swap, zram, rotational, filesystem, instant, sysctls) =
+            machine;
         Plan {
             generation,
             nodes,
             cpus,
             distance,
             swap,
+            zram,
             rotational,
             filesystem,
             instant,
@@ -221,6 +229,7 @@ impl Machine {
             reserved_pages: None,
             pagesets: Vec::new(),
             swap_on_disk: false,
+            zram: plan.zram,
             filesystem: plan.filesystem,
             instant_reads: plan.instant,
             costs: Costs::default(),

@@ -233,7 +233,7 @@ impl Case {
         let Some(size) = self.machine.disk.size else { return };
         let swap = match self.machine.swap.on {
             SwapOn::Disk => self.machine.swap.size.pages(),
-            SwapOn::Own => 0,
+            SwapOn::Own | SwapOn::Zram => 0,
         };
         let files: u64 = program.files.iter().map(|file| u64::from(file.pages)).sum();
         if files.saturating_add(swap) > size.pages() {

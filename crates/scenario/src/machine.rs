@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use lotsfree_settings::Release;
 use lotsfree_units::{Bytes, TIB};
 use lotsfree_workload::quantity::{Bandwidth, Size, Time};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -141,15 +142,20 @@ pub enum SwapOn {
     Own,
     /// The disk: swap and files share its queue, and it turns if the disk does.
     Disk,
+    /// Memory: a zram device compresses what is swapped out, and keeps it.
+    Zram,
 }
 
-/// Swap. With a size it is either on a device of its own, with latency and bandwidth, or `on = "disk"`.
+/// Swap. With a size it is on a device of its own, with latency and bandwidth, or `on = "disk"`, or compressed
+/// in memory: `on = "zram"`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Swap {
-    /// Its size, at most 2 TiB; "0": no swap.
+    /// Its size, at most 2 TiB; "0": no swap. That of zram is zram's `disksize`: what it holds before
+    /// compression.
     pub size: Size,
-    /// `"own"`: a device of its own, `"disk"`: the disk, whose queue it shares.
+    /// `"own"`: a device of its own, `"disk"`: the disk, whose queue it shares, `"zram"`: memory, where it is
+    /// compressed (Linux 3.14 on; in the lab, a virtual machine of 5.10 on).
     pub on: SwapOn,
     /// Time of one request on its own device when that is idle, without the transfer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -163,6 +169,35 @@ pub struct Swap {
     /// As for the disk, of its own device.
     #[serde(skip_serializing_if = "is_none")]
     pub burst: Time,
+    /// With zram: how many times smaller each page becomes, 1 to 100. It is a property of the data, for which
+    /// one figure stands: that of all anonymous memory of all actors. In the lab their pages are filled so that
+    /// zram's default algorithm makes them that much smaller. Without it, 2, which the kernel's documentation
+    /// (`admin-guide/blockdev/zram.rst`) expects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// With zram: its `mem_limit`, the most memory that it takes; what is to be written beyond stays in memory as
+    /// it is. Without it, none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mem_limit: Option<Size>,
+}
+
+/// How many times smaller zram makes a page, where the scenario does not say.
+const RATIO: f64 = 2.0;
+/// The largest such figure. zsmalloc's smallest objects have 32 bytes, a 128th of a page.
+const MOST_RATIO: f64 = 100.0;
+/// The first release with zram, which was a staging driver before (cd67e10ac699).
+const ZRAM_SINCE: Release = Release(3, 14);
+
+impl Swap {
+    /// Bytes that a page takes after compression.
+    pub fn object_bytes(&self) -> u32 {
+        (4096.0 / self.ratio.unwrap_or(RATIO)).ceil() as u32
+    }
+
+    /// Whether there is swap, and it is compressed in memory.
+    pub fn is_zram(&self) -> bool {
+        self.on == SwapOn::Zram && self.size.0 > Bytes::ZERO
+    }
 }
 
 fn is_none(time: &Time) -> bool {
@@ -520,32 +555,74 @@ impl Check<'_> {
             self.wrong(&["swap", "size"], format!("{} of swap; write at most {MOST_SWAP}", swap.size));
         }
         self.device("swap", swap.bandwidth, swap.iops);
-        if swap.on == SwapOn::Disk {
-            let given = [
-                ("latency", swap.latency.is_some()),
-                ("bandwidth", swap.bandwidth.is_some()),
-                ("iops", swap.iops.is_some()),
-                ("burst", swap.burst.ns() > 0),
-            ];
-            for (key, _) in given.iter().filter(|(_, given)| *given) {
-                let message =
-                    "swap on the disk has the disk's; leave it out, or write on = \"own\"".to_owned();
-                self.wrong(&["swap", key], message);
+        match swap.on {
+            SwapOn::Own => self.own_swap(swap),
+            SwapOn::Disk => {
+                self.no_device(swap, "swap on the disk has the disk's; leave it out, or write on = \"own\"");
+                if machine.disk.size.is_some_and(|disk| swap.size > disk) {
+                    let message = format!("{} of swap are larger than the disk that holds it", swap.size);
+                    self.wrong(&["swap", "size"], message);
+                }
             }
-            if machine.disk.size.is_some_and(|disk| swap.size > disk) {
-                let message = format!("{} of swap are larger than the disk that holds it", swap.size);
-                self.wrong(&["swap", "size"], message);
+            SwapOn::Zram => {
+                self.no_device(
+                    swap,
+                    "zram is memory, and takes as long as `compress` and `decompress` of [calibration] say; \
+                     leave it out",
+                );
+                self.zram(machine);
             }
-        } else if swap.size.0 > Bytes::ZERO {
-            for (key, missing) in
-                [("latency", swap.latency.is_none()), ("bandwidth", swap.bandwidth.is_none())]
-            {
-                if missing {
-                    let message =
-                        "missing; a swap device of its own needs it (or write on = \"disk\")".to_owned();
+        }
+        if swap.on != SwapOn::Zram {
+            for (key, given) in [("ratio", swap.ratio.is_some()), ("mem-limit", swap.mem_limit.is_some())] {
+                if given {
+                    let message = "only zram compresses; leave it out, or write on = \"zram\"".to_owned();
                     self.wrong(&["swap", key], message);
                 }
             }
+        }
+    }
+
+    /// Swap that is not on a device of its own has no figures of one.
+    fn no_device(&mut self, swap: &Swap, why: &str) {
+        let given = [
+            ("latency", swap.latency.is_some()),
+            ("bandwidth", swap.bandwidth.is_some()),
+            ("iops", swap.iops.is_some()),
+            ("burst", swap.burst.ns() > 0),
+        ];
+        for (key, _) in given.iter().filter(|(_, given)| *given) {
+            self.wrong(&["swap", key], why.to_owned());
+        }
+    }
+
+    fn own_swap(&mut self, swap: &Swap) {
+        if swap.size.0 == Bytes::ZERO {
+            return;
+        }
+        for (key, missing) in [("latency", swap.latency.is_none()), ("bandwidth", swap.bandwidth.is_none())] {
+            if missing {
+                let message =
+                    "missing; a swap device of its own needs it (or write on = \"disk\")".to_owned();
+                self.wrong(&["swap", key], message);
+            }
+        }
+    }
+
+    fn zram(&mut self, machine: &MachineSpec) {
+        let swap = &machine.swap;
+        if machine.generation.kernel.release() < ZRAM_SINCE {
+            let message = format!("{} has no zram, which came with Linux 3.14", machine.generation.name());
+            self.wrong(&["swap", "on"], message);
+        }
+        if let Some(ratio) = swap.ratio
+            && !(1.0..=MOST_RATIO).contains(&ratio)
+        {
+            self.wrong(&["swap", "ratio"], format!("{ratio} is no ratio; write 1 to {MOST_RATIO}"));
+        }
+        if swap.mem_limit == Some(Size::default()) {
+            let message = "0 holds nothing; leave it out for a zram without limit".to_owned();
+            self.wrong(&["swap", "mem-limit"], message);
         }
     }
 }

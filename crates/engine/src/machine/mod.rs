@@ -85,6 +85,8 @@ const POLL_DOUBLINGS: u32 = 7;
 const STAT_INTERVAL: u64 = 1_000_000_000;
 /// `FLUSH_TIME` of the memory controller, in nanoseconds.
 const FLUSH_TIME: u64 = 2_000_000_000;
+/// Priority of zram as swap, systemd's zram-generator's default.
+const ZRAM_PRIORITY: i32 = 100;
 /// Entries of the queue that are handled between two calls of `progress`.
 const LOOK: u32 = 1 << 16;
 
@@ -110,6 +112,8 @@ pub enum SwapDevice {
     Own(DeviceSpec),
     /// The disk that files are on, behind them.
     Disk,
+    /// None: [`mm::Config::zram`] keeps pages in memory.
+    Zram,
 }
 
 /// How a run ended.
@@ -427,12 +431,18 @@ impl Machine {
             numastat: self.mm.numastat(node),
         };
         let total = u64::from(self.mm.swap.total);
+        // The lab gives zram the priority that distributions give it, too.
+        let (path, priority) = match self.mm.zram {
+            Some(_) => ("/dev/zram0", ZRAM_PRIORITY),
+            None if self.disks.len() > 1 => ("/dev/sdb", -2),
+            None => ("/dev/sda2", -2),
+        };
         let swap = (total > 0).then(|| SwapArea {
-            path: if self.disks.len() > 1 { "/dev/sdb".to_owned() } else { "/dev/sda2".to_owned() },
+            path: path.to_owned(),
             kind: "partition".into(),
             size: PageSize::X86.of(total),
             used: PageSize::X86.of(total - self.mm.swap.free()),
-            priority: -2,
+            priority,
         });
         Sample {
             at: self.now,

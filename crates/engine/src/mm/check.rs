@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Mm;
-use super::frame::{NONE, entry, flag, list};
+use super::frame::{Frame, NONE, entry, flag, list};
 use super::free_area::FreeArea;
 use super::mmzone::Zone;
 use super::object::RUN;
@@ -46,7 +46,7 @@ impl Mm {
     /// Says what does not agree, with numbers: a frame on no list or on two, a list whose links or length are
     /// wrong, an entry and a frame that do not point at each other, a swap slot without its page, a gauge or
     /// a file's count of dirty pages that differs from a recount, a mapping that names a page that is not
-    /// there, a slab or a node that counts other objects than it has.
+    /// there, a slab, a node or a zspage that counts other objects than it has, a page on zram without one.
     pub fn check(&self) -> Result<(), String> {
         let mut places = vec![Place::Nowhere; self.frames.len()];
         for zone in 0..self.zones.len() {
@@ -66,7 +66,29 @@ impl Mm {
         self.check_swap()?;
         self.check_objects()?;
         self.check_regions()?;
+        self.check_zram()?;
         self.check_slab()
+    }
+
+    /// Checks what zram holds: its frames are those that are marked as such, and a slot has an object if its
+    /// page is nowhere else, and none if it is free.
+    fn check_zram(&self) -> Result<(), String> {
+        let marked = |(_, f): &(u32, &Frame)| f.has(flag::KERNEL) && f.has(flag::ZSPAGE);
+        let marked: Vec<u32> = (0u32..).zip(self.frames.iter()).filter(marked).map(|(at, _)| at).collect();
+        let Some(zram) = &self.zram else {
+            ensure!(marked.is_empty(), "{} frames are of zram, which there is not", marked.len());
+            return Ok(());
+        };
+        let mut frames = zram.check()?;
+        frames.sort_unstable();
+        ensure!(frames == marked, "zram has {} frames, and {} are marked", frames.len(), marked.len());
+        for slot in 0..self.swap.total {
+            let owner = self.swap.owner_of(slot);
+            let alone = owner != NONE && self.entries[owner as usize] == entry::SWAP | slot;
+            ensure!(zram.has(slot) || !alone, "swap slot {slot} has the only copy of a page and no object");
+            ensure!(owner != NONE || !zram.has(slot), "swap slot {slot} is free and has an object");
+        }
+        Ok(())
     }
 
     /// Checks the objects of the kernel: each is in a slab that counts it, and each node has the pages and
@@ -267,7 +289,11 @@ impl Mm {
                     f.flags
                 );
                 self.settle(places, frame, zone, Place::Kernel)?;
-                let stat = if is_slab(f) { stat_of(f) } else { Stat::SlabUnreclaimable };
+                let stat = match f {
+                    f if is_slab(f) => stat_of(f),
+                    f if f.has(flag::ZSPAGE) => Stat::Zspages,
+                    _ => Stat::SlabUnreclaimable,
+                };
                 recounts[zone].stat[stat as usize] += 1;
             }
             if places[frame as usize] != Place::Lru {
@@ -544,6 +570,7 @@ fn check_zone(index: usize, zone: &Zone, recount: &Recount) -> Result<(), String
         Stat::Writeback,
         Stat::SlabUnreclaimable,
         Stat::SwapCached,
+        Stat::Zspages,
     ];
     for stat in gauges {
         let (counted, found) = (zone.stat[stat as usize], recount.stat[stat as usize]);

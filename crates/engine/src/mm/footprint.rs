@@ -24,7 +24,8 @@ impl Mm {
             + self.flights.queue.iter().flatten().map(|flight| of(&flight.frames)).sum::<usize>();
         let all = self.frames.bytes() + self.entries.bytes() + self.objects.bytes() + vmas + lists + flights;
         let books = self.evictions.as_ref().map_or(0, |evictions| evictions.bytes());
-        (all + self.swap.bytes() + self.slab.bytes() + self.tree.bytes() + books) as u64
+        let zram = self.zram.as_ref().map_or(0, |zram| zram.bytes());
+        (all + self.swap.bytes() + self.slab.bytes() + self.tree.bytes() + books + zram) as u64
     }
 }
 

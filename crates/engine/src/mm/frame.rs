@@ -63,6 +63,8 @@ pub(crate) mod flag {
     pub(crate) const SLAB: u32 = WORKINGSET;
     /// A slab that cannot be reclaimed.
     pub(crate) const UNRECLAIMABLE: u32 = REFERENCED;
+    /// One of the kernel's pages that holds compressed pages (`zram.rs`).
+    pub(crate) const ZSPAGE: u32 = MLOCKED;
     /// References by system calls, with MGLRU: 0 to 3.
     pub(crate) const REFS_SHIFT: u32 = 25;
     pub(crate) const REFS: u32 = 3 << REFS_SHIFT;

@@ -638,6 +638,9 @@ impl Mm {
     /// Reads a page that is on swap, and its neighbours (`do_swap_page`).
     fn swap_in(&mut self, cx: &mut Cx, fault: &mut Fault, number: u32, slot: u32, swap: u32) -> Done {
         fault.begin(self, cx);
+        if self.zram.is_some() && self.generation.skips_swap_cache {
+            return self.swap_in_alone(cx, fault, slot, swap);
+        }
         let id = self.swapin_readahead(cx, &mut fault.alloc, number, slot, swap)?;
         self.events[vmstat::pgmajfault] += 1;
         fault.major = true;
@@ -648,6 +651,37 @@ impl Mm {
             }
             _ => Err(Wait::request(id, WaitReason::SwapIn).into()),
         }
+    }
+
+    /// Reads a page past the swap cache, from a device that answers at once. Its slot is then free, and its only
+    /// copy is in memory.
+    fn swap_in_alone(&mut self, cx: &mut Cx, fault: &mut Fault, slot: u32, swap: u32) -> Done {
+        let ac = fault.alloc.context(self, cx, None, false);
+        let frame = fault.alloc.poll(self, cx, &ac)?;
+        if let Some(evictions) = &mut self.evictions {
+            evictions.refaulted(cx.process, slot);
+        }
+        cx.pages.refaults += 1;
+        self.frames[frame as usize].slot = slot;
+        self.frames[frame as usize].flags |= flag::ANON | flag::DIRTY;
+        self.objects.at_mut(slot).held += 1;
+        let writable = fault.write || self.generation.swapin_is_writable;
+        let dirty = if writable { entry::DIRTY } else { 0 };
+        self.entries[slot as usize] = entry::MAPPED | entry::ACCESSED | dirty | frame;
+        self.stat_add(frame, Stat::AnonPages);
+        let shadow = self.swap.shadow.get(swap as usize).copied().unwrap_or(0);
+        let refault = shadow != 0 && self.workingset_refault(frame, shadow);
+        self.generation.policy.insert(self, frame, Arrival::SwappedIn { refault });
+        self.zram_read(cx, 1);
+        self.events[vmstat::pswpin] += 1;
+        self.events[vmstat::pgmajfault] += 1;
+        fault.major = true;
+        self.free_swap(cx, swap);
+        if !self.generation.anon_starts_inactive && self.frames[frame as usize].list() == list::INACTIVE_ANON
+        {
+            self.lru_move(frame, list::ACTIVE_ANON, false);
+        }
+        Ok(())
     }
 
     /// Allocates and maps an anonymous page, and charges how it is filled: by zeroing or copying.

@@ -18,6 +18,7 @@ use super::slab::Slab;
 use super::swap::Swap;
 use super::vmstat::{Blank, Events, STATS};
 use super::workingset::Nodes;
+use super::zram::{self, Zram};
 use super::{Config, MOST_FRAMES, Mm};
 use crate::generation::SECTION;
 use crate::tuning::Tuning;
@@ -303,11 +304,12 @@ pub(crate) fn unmanaged(nodes: &[u64], reserved: Option<&[u64]>) -> Vec<u64> {
 
 /// The kernel's own memory on each node, in pages. The default is 24 MiB for its image and boot allocations,
 /// and 1/256 of memory for slab, stacks and page tables of the kernel's own (estimate), spread by the nodes'
-/// sizes.
+/// sizes; with zram also its table of slots.
 pub(crate) fn kernel_pages(config: &Config) -> Vec<u64> {
     config.kernel_pages.clone().unwrap_or_else(|| {
         let memory = config.nodes.iter().sum::<u64>();
-        let pages = (24 << 8) + memory / 256;
+        let table = if config.zram.is_some() { zram::table_pages(config.swap_pages) } else { 0 };
+        let pages = (24 << 8) + memory / 256 + table;
         let share = |node: &u64| u128::from(pages) * u128::from(*node) / u128::from(memory.max(1));
         config.nodes.iter().map(|node| share(node) as u64).collect()
     })
@@ -449,6 +451,7 @@ impl Mm {
             processes: Vec::new(),
             tasks: Vec::new(),
             swap: Swap::new(config),
+            zram: Zram::new(config),
             writeback: Writeback::new(),
             events: Events::default(),
             blank: Blank::of(&config.generation),

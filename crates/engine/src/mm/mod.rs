@@ -39,6 +39,7 @@ pub(crate) mod vmscan;
 pub(crate) mod vmstat;
 pub(crate) mod wbt;
 pub(crate) mod workingset;
+pub(crate) mod zram;
 
 mod check;
 mod kswapd;
@@ -65,6 +66,7 @@ pub use readahead::RaState;
 pub use splice::CopyRange;
 use swap::Swap;
 use vmstat::Events;
+pub use zram::ZramConfig;
 
 /// `SWAP_CLUSTER_MAX`: reclaim takes pages off a list in batches of this many.
 pub(crate) const SWAP_CLUSTER_MAX: u64 = 32;
@@ -100,6 +102,8 @@ pub struct Config {
     pub filesystem: Filesystem,
     /// Swap shares the queue of the disk that files are on.
     pub swap_on_disk: bool,
+    /// Swap is compressed and kept in memory; there is no device then.
+    pub zram: Option<ZramConfig>,
     /// Pages that the kernel itself uses on each node, of those that the node's zones manage; `None` for the
     /// default.
     pub kernel_pages: Option<Vec<u64>>,
@@ -133,6 +137,7 @@ impl Config {
             rotational: false,
             swap_rotational: false,
             swap_on_disk: false,
+            zram: None,
             filesystem: Filesystem::Ext4,
             kernel_pages: None,
             settled: 0,
@@ -335,6 +340,8 @@ pub struct Mm {
     pub(crate) processes: Vec<AddressSpace>,
     pub(crate) tasks: Vec<vmscan::TaskState>,
     pub(crate) swap: Swap,
+    /// The compressed pages, if swap is zram.
+    pub(crate) zram: Option<Box<zram::Zram>>,
     pub(crate) writeback: Writeback,
     pub(crate) events: Events,
     pub(crate) blank: vmstat::Blank,
@@ -479,6 +486,11 @@ impl Mm {
         let mut flight = Flight { io, since: cx.now(), queued, frames, bio: None };
         if self.instant_reads && !write {
             self.read_at_once(cx, pages);
+            self.arrive(flight);
+            return 0;
+        }
+        if self.zram.is_some() && device == Device::Swap {
+            self.zram_read(cx, pages);
             self.arrive(flight);
             return 0;
         }

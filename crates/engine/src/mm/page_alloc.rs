@@ -255,6 +255,28 @@ impl Mm {
         self.get_page(cx, ac, Watermark::Min)
     }
 
+    /// Allocates a page that reclaim itself needs (`PF_MEMALLOC`): it does not reclaim in turn, and in the end
+    /// no watermark holds it back (`__gfp_pfmemalloc_flags`), so that it fails only where no page is free.
+    pub(crate) fn alloc_page_memalloc(&mut self, cx: &mut Cx, ac: &AllocContext) -> Option<u32> {
+        cx.spend(self.costs.alloc);
+        for wmark in [Some(Watermark::Low), Some(Watermark::Min), None] {
+            if wmark == Some(Watermark::Min) {
+                self.wake_kswapds(ac);
+            }
+            let request = self.request(ac, wmark.unwrap_or(Watermark::Min));
+            for at in 0..self.nodes[ac.preferred].zonelist.len() {
+                let index = self.nodes[ac.preferred].zonelist[at];
+                if wmark.is_some_and(|wmark| !self.is_open(index, wmark)) {
+                    continue;
+                }
+                if let Some(frame) = self.take_from(cx, ac, index, request) {
+                    return Some(frame);
+                }
+            }
+        }
+        None
+    }
+
     fn wake_kswapds(&mut self, ac: &AllocContext) {
         let mut seen = 0u64;
         for i in 0..self.nodes[ac.preferred].zonelist.len() {

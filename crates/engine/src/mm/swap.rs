@@ -190,6 +190,7 @@ impl Mm {
         if let Some(slot) = self.swap.cache.remove(&frame) {
             self.stat_sub(frame, Stat::SwapCached);
             self.update_swap_node(cx, slot, Change::Removed { shadow: false }, Gfp::Kernel);
+            self.swap_slot_free_notify(cx, slot);
             self.swap.release(slot);
         }
         self.frames[frame as usize].flags &= !(flag::SWAPCACHE | flag::SWAP_RA);
@@ -214,6 +215,7 @@ impl Mm {
     /// Gives back the slot of a page that is not in memory (`swap_free`).
     pub(crate) fn free_swap(&mut self, cx: &mut Cx, slot: u32) {
         self.forget_swap_shadow(cx, slot);
+        self.swap_slot_free_notify(cx, slot);
         self.swap.release(slot);
     }
 

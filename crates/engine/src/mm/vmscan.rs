@@ -696,7 +696,7 @@ impl Mm {
             self.unmap_page(frame);
         }
         if self.frames[frame as usize].has(flag::DIRTY) {
-            return self.shrink_dirty(scan, lruvec, frame, references, met);
+            return self.shrink_dirty(cx, scan, lruvec, frame, references, met);
         }
         self.evict(cx, frame);
         Fate::Freed
@@ -740,6 +740,7 @@ impl Mm {
     /// Has a dirty page written if this reclaimer may do that, and decides its fate.
     fn shrink_dirty(
         &mut self,
+        cx: &mut Cx,
         scan: &ScanControl,
         lruvec: usize,
         frame: u32,
@@ -764,6 +765,14 @@ impl Mm {
             return Fate::Keep;
         }
         match if anon { WritePage::Writes } else { self.writepage(scan, frame) } {
+            WritePage::Writes if anon && self.zram.is_some() => {
+                met.pageout += 1;
+                // The write is over when it returns, so that the page can be freed in the same pass.
+                if self.zram_writepage(cx, frame) {
+                    self.evict(cx, frame);
+                    return Fate::Freed;
+                }
+            }
             WritePage::Writes => {
                 self.pageout(frame);
                 met.pageout += 1;

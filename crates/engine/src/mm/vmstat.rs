@@ -47,10 +47,11 @@ pub(crate) enum Stat {
     VmscanImmediate,
     Mlock,
     SwapCached,
+    Zspages,
 }
 
 /// The number of [`Stat`]s.
-pub(crate) const STATS: usize = 13;
+pub(crate) const STATS: usize = 14;
 
 /// The counters of `/proc/vmstat` that only grow: `events[vmstat::pgfault] += 1`. A kernel's release decides
 /// which of them it prints; [`SUMS`] are not counted but added up.
@@ -387,6 +388,7 @@ impl Mm {
         lines.put(vmstat::nr_zone_unevictable, sums.lru[list::UNEVICTABLE]);
         lines.put(vmstat::nr_zone_write_pending, sums.get(Stat::Dirty) + sums.get(Stat::Writeback));
         lines.put(vmstat::nr_mlock, sums.get(Stat::Mlock));
+        lines.put(vmstat::nr_zspages, sums.get(Stat::Zspages));
         let numa = [
             vmstat::numa_hit,
             vmstat::numa_miss,
@@ -505,7 +507,8 @@ impl Mm {
         }
     }
 
-    /// `/proc/meminfo`. All memory that the kernel keeps for itself is in `SUnreclaim`.
+    /// `/proc/meminfo`. All memory that the kernel keeps for itself is in `SUnreclaim`, but for what zram holds:
+    /// no line has that.
     pub fn meminfo(&self) -> Values<Meminfo> {
         let sums = self.all();
         let mut lines = Lines::new(self.blank.release);

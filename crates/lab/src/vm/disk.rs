@@ -65,6 +65,8 @@ pub(crate) fn disks(machine: &MachineSpec, files: Bytes) -> Vec<Disk> {
     let (own, shared) = match machine.swap.on {
         SwapOn::Own => (swap, None),
         SwapOn::Disk => (None, swap),
+        // The guest's own memory has it.
+        SwapOn::Zram => (None, None),
     };
     // A file system has overhead, so it needs more room than its files.
     let needed = files.scale(1.1) + ROOM;
@@ -159,6 +161,9 @@ mod tests {
         assert_eq!(own[1].swap, Some(Bytes::gib(1)));
         assert_eq!(own[1].throttle, Throttle { bandwidth: Bytes::mib(100), iops: Some(9) });
         assert_eq!(devices(&own), (Some("/dev/vda".to_owned()), Some("/dev/vdb".to_owned())));
+        let zram = Swap { size: Size::gib(1), on: SwapOn::Zram, ..Swap::default() };
+        let memory = disks(&machine(figures.clone(), zram), Bytes::ZERO);
+        assert_eq!(devices(&memory), (Some("/dev/vda".to_owned()), None), "zram is no disk");
         let none = disks(&machine(figures, Swap::default()), Bytes::ZERO);
         assert_eq!(devices(&none), (Some("/dev/vda".to_owned()), None));
     }

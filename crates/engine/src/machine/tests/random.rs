@@ -5,6 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::mm::ZramConfig;
 
 fn how() -> impl Strategy<Value = How> {
     prop_oneof![3 => Just(How::Buffered), 1 => Just(How::Direct)]
@@ -113,8 +114,14 @@ fn machine() -> impl Strategy<Value = MachineConfig> {
             seek: seek.then_some(5 * MS),
             burst,
         });
-    let swap =
-        (prop_oneof![Just(0u64), 100u64..20_000], prop_oneof![Just(None), device.clone().prop_map(Some)]);
+    let zram = (300u32..4096, prop_oneof![Just(0), 100u64..3000])
+        .prop_map(|(object_bytes, limit_pages)| ZramConfig { object_bytes, limit_pages });
+    let on = prop_oneof![
+        Just((SwapDevice::Disk, None)),
+        device.clone().prop_map(|device| (SwapDevice::Own(device), None)),
+        zram.prop_map(|zram| (SwapDevice::Zram, Some(zram))),
+    ];
+    let swap = (prop_oneof![Just(0u64), 100u64..20_000], on);
     let size = || 8192u64..20_000;
     let memory = (prop::sample::select(&crate::NAMES[..]), 1u32..5, size(), prop_oneof![Just(0), size()]);
     (memory, device, swap, 1u64..150, 500u64..100_000).prop_map(
@@ -130,7 +137,7 @@ fn machine() -> impl Strategy<Value = MachineConfig> {
             config.mm.swap_pages = swap_pages;
             config.disk = disk;
             config.disk_pages = disk_pages;
-            config.swap = swap.map_or(SwapDevice::Disk, SwapDevice::Own);
+            (config.swap, config.mm.zram) = swap;
             config.interval = interval * MS;
             config
         },
