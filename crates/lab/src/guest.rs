@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use lotsfree_changes::Changes;
 use lotsfree_run::wire::Sender;
 use lotsfree_run::{Facts, RunOn, Sink, State, WriteError};
-use lotsfree_scenario::{Case, SwapOn};
+use lotsfree_scenario::{Case, Swap, SwapOn};
 use rustix::mount::MountFlags;
 use rustix::system::RebootCommand;
 
@@ -307,8 +307,28 @@ fn kind_of(disk: &str, rotational: bool) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Mounts the disk, and enables swap on its other partition or on the second disk. Returns the directory for
-/// files.
+/// The priority that zram-generator gives zram, which is above what a kernel gives a disk by itself.
+const ZRAM_PRIORITY: u16 = 100;
+
+/// Makes zram of the scenario's size, and swaps to it.
+fn zram(swap: &Swap) -> Result<(), LabError> {
+    let (block, area) = (Path::new("/sys/block/zram0"), Path::new("/dev/zram0"));
+    let set = |file: &str, bytes: u64| {
+        let path = block.join(file);
+        fs::write(&path, bytes.to_string()).map_err(at(&path))
+    };
+    set("disksize", swap.size.bytes())?;
+    if let Some(limit) = swap.mem_limit {
+        set("mem_limit", limit.bytes())?;
+    }
+    let header = lotsfree_changes::swap_header(swap.size.bytes()).map_err(at(area))?;
+    fs::write(area, header).map_err(at(area))?;
+    lotsfree_sys::swap_on_with_priority(area, ZRAM_PRIORITY)
+        .map_err(calling(format!("swapon {}", area.display())))
+}
+
+/// Mounts the disk, and enables swap on its other partition, on the second disk or in memory. Returns the
+/// directory for files.
 fn disks(case: &Case) -> Result<PathBuf, LabError> {
     let machine = &case.machine;
     kind_of("vda", machine.disk.rotational)?;
@@ -324,7 +344,9 @@ fn disks(case: &Case) -> Result<PathBuf, LabError> {
     let place = "/mnt";
     rustix::mount::mount(device, place, kind, MountFlags::NOATIME, None)
         .map_err(|error| calling(format!("mount {device} as {kind}"))(error.into()))?;
-    if machine.swap.size.0 > lotsfree_units::Bytes::ZERO {
+    if machine.swap.is_zram() {
+        zram(&machine.swap)?;
+    } else if machine.swap.size.0 > lotsfree_units::Bytes::ZERO {
         let area = Path::new(named(SWAP)?);
         lotsfree_sys::swap_on(area).map_err(calling(format!("swapon {}", area.display())))?;
     }

@@ -89,7 +89,11 @@ impl Local {
         plan.changes.push(format!("make a directory for files in {}", self.parent.display()));
         self.announce(&program, &mut plan);
         let swap = case.machine.swap.size;
-        if swap.0 > Bytes::ZERO {
+        if case.machine.swap.is_zram() {
+            let why = "swap.on = \"zram\" would take this host's memory, outside of every group's limit, and make a \
+                       device that outlives a killed lab; --on vm has a zram of its own";
+            plan.refusals.push(why.to_owned());
+        } else if swap.0 > Bytes::ZERO {
             plan.changes.push(format!("swap to a file of {swap} in it"));
         }
         let group = if self.group { Some(version()?) } else { None };

@@ -25,7 +25,7 @@ pub use perf::{Hit, Observed, TracepointEvent, Tracing};
 pub use region::{Hint, Region, lock_all};
 pub use segment::SharedMemory;
 pub use streams::stdout_was_open;
-pub use swap::{swap_off, swap_on};
+pub use swap::{swap_off, swap_on, swap_on_with_priority};
 pub use usage::{Usage, monotonic, thread_cpu_time};
 
 /// Bytes of a base page.

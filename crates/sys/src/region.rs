@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::io;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use rustix::mm::{Advice, MapFlags, MlockAllFlags, ProtFlags};
 
@@ -12,13 +12,24 @@ use crate::SharedMemory;
 
 /// Memory mapped into this process, which is unmapped when the value is dropped.
 ///
-/// Nothing borrows from it and every access is a single relaxed atomic byte, so that threads may load and
-/// store at will while other processes change the same pages.
+/// Nothing borrows from it and every access is a single relaxed atomic byte or word, so that threads may load
+/// and store at will while other processes change the same pages.
 #[derive(Debug)]
 pub struct Region {
     start: NonNull<c_void>,
     bytes: usize,
     end: End,
+    contents: Option<Contents>,
+}
+
+/// What the pages of a region hold once they are written to.
+#[derive(Debug)]
+struct Contents {
+    /// Words of each page that are random. The rest is one word over and over.
+    random: usize,
+    seed: u64,
+    /// The pages that have their contents, a bit each.
+    filled: Box<[AtomicU64]>,
 }
 
 /// How a region is unmapped.
@@ -52,6 +63,11 @@ pub enum Hint {
     /// `MADV_NOHUGEPAGE`
     NoHugePage,
 }
+
+/// Bytes of a base page.
+const PAGE: usize = 4096;
+/// The word that fills what is not random.
+const SAME: u64 = 0x5555_5555_5555_5555;
 
 impl Region {
     /// Maps private anonymous memory.
@@ -116,7 +132,35 @@ impl Region {
 
     fn owned(start: *mut c_void, bytes: usize, end: End) -> io::Result<Self> {
         let start = NonNull::new(start).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        Ok(Region { start, bytes, end })
+        Ok(Region { start, bytes, end, contents: None })
+    }
+
+    /// Has each page filled before the first store to it, with this number of bytes that do not compress and
+    /// others that hardly take room. Pages that nobody fills are zero but for a byte, and compress to nothing.
+    #[must_use]
+    pub fn filled(mut self, random_bytes: usize, seed: u64) -> Self {
+        let words = (self.bytes / PAGE).div_ceil(64);
+        let filled = std::iter::repeat_with(|| AtomicU64::new(0)).take(words).collect();
+        self.contents = Some(Contents { random: random_bytes.min(PAGE) / 8, seed, filled });
+        self
+    }
+
+    /// Fills a page that has no contents yet.
+    #[cold]
+    fn fill(&self, contents: &Contents, page: usize) {
+        let mut state = contents.seed ^ (page as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for word in 0..PAGE / 8 {
+            // splitmix64 (Steele, Lea and Flood, 2014).
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            let value = if word < contents.random { mixed ^ mixed >> 31 } else { SAME };
+            let offset = page * PAGE + word * 8;
+            // SAFETY: the caller has checked that the page is within the mapping, which is aligned to pages and
+            // lives as long as `self`; all accesses are atomic.
+            let place = unsafe { AtomicU64::from_ptr(self.start.as_ptr().byte_add(offset).cast()) };
+            place.store(value, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn pointer(&self) -> *mut u8 {
@@ -148,6 +192,12 @@ impl Region {
     pub fn touch(&self, page: usize, write: bool) -> bool {
         let Some(byte) = self.byte(page) else { return false };
         if write {
+            if let Some(contents) = &self.contents
+                && let Some(word) = contents.filled.get(page / 64)
+                && word.fetch_or(1 << (page % 64), Ordering::Relaxed) >> (page % 64) & 1 == 0
+            {
+                self.fill(contents, page);
+            }
             byte.store(page as u8 | 1, Ordering::Relaxed);
         } else {
             std::hint::black_box(byte.load(Ordering::Relaxed));
@@ -169,6 +219,9 @@ impl Region {
             Hint::HugePage => Advice::LinuxHugepage,
             Hint::NoHugePage => Advice::LinuxNoHugepage,
         };
+        if let (Hint::DontNeed, Some(contents)) = (hint, &self.contents) {
+            contents.filled.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        }
         // SAFETY: the whole of a mapping of ours, to which nobody holds a reference; its contents may change.
         unsafe { rustix::mm::madvise(self.start.as_ptr(), self.bytes, advice) }.map_err(io::Error::from)
     }
@@ -217,6 +270,33 @@ mod tests {
         assert!(region.touch(0, true) && region.touch(1, false));
         assert!(!region.touch(2, true) && !region.touch(usize::MAX, false));
         assert_eq!([region.load(0), region.load(1), region.load(2)], [Some(1), Some(0), None]);
+    }
+
+    #[test]
+    fn a_page_is_filled_before_the_first_store_and_again_after_its_contents_are_gone() {
+        let region = Region::anonymous(3 * PAGE).unwrap().filled(1000, 1);
+        let page = |page: usize| -> Vec<u64> {
+            let word = |word: usize| {
+                let offset = page * PAGE + word * 8;
+                // SAFETY: within the mapping, to which nobody else stores.
+                unsafe { AtomicU64::from_ptr(region.pointer().byte_add(offset).cast()) }
+                    .load(Ordering::Relaxed)
+            };
+            (0..PAGE / 8).map(word).collect()
+        };
+        assert!(region.touch(0, false) && region.touch(1, true) && region.touch(2, true));
+        assert_eq!(page(0), vec![0; PAGE / 8], "a load fills nothing");
+        let (first, second) = (page(1), page(2));
+        assert!(
+            first[..125].iter().all(|word| *word != SAME) && first[125..].iter().all(|word| *word == SAME)
+        );
+        assert!((1..125).all(|word| first[word] != second[word]), "no page is like another");
+        assert!(region.touch(1, true));
+        assert_eq!(page(1), first);
+        region.advise(Hint::DontNeed).unwrap();
+        assert_eq!(page(1), vec![0; PAGE / 8]);
+        assert!(region.touch(1, true));
+        assert_eq!(page(1), first);
     }
 
     #[test]

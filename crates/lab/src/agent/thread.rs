@@ -297,6 +297,12 @@ impl Worker {
                     // A kernel without huge pages refuses the advice, and does not need it.
                     let _ = mapped.advise(Hint::NoHugePage);
                 }
+                let mapped = match self.shared.contents {
+                    Some((random, seed)) => {
+                        mapped.filled(random, seed.wrapping_add(u64::from(region.0) << 20))
+                    }
+                    None => mapped,
+                };
                 self.shared.regions.put(region, mapped);
             }
             Op::MapFile { region, file, pages, shared } => {

@@ -222,6 +222,14 @@ impl Guest {
             for name in ["virtio_pci", "virtio_blk", module(self.machine.disk.filesystem)] {
                 loader.add(name)?;
             }
+            if self.machine.swap.is_zram() {
+                // Through 6.11, zram asks the crypto layer for its default algorithm by name.
+                for name in ["lzo_rle", "zram"] {
+                    if name == "zram" || loader.has(name) {
+                        loader.add(name)?;
+                    }
+                }
+            }
             for module in loader.into_order() {
                 order += &format!("{}\n", module.file);
                 initramfs.file(&format!("modules/{}", module.file), &module.object)?;
