@@ -1,6 +1,6 @@
 //! The part of a machine's memory that no actor can have: [`conditions`].
 
-use lotsfree_kernel_files::counters::{Counter, Meminfo, Values, Zoneinfo, meminfo, zoneinfo};
+use lotsfree_kernel_files::counters::{Counter, Meminfo, Values, Zoneinfo, meminfo, vmstat, zoneinfo};
 use lotsfree_kernel_files::file::zoneinfo::Zone;
 use lotsfree_run::{Run, RunOn, Sample};
 use lotsfree_scenario::{Conditions, MachineSpec, Occupied};
@@ -65,12 +65,23 @@ fn without(nodes: &[Size], part: impl Fn(u32) -> Option<u64>) -> Option<Occupied
 /// The memory on each node that something other than the scenario uses: a scenario's `machine.kernel`. It is
 /// the memory that is neither free nor on the lists of reclaim when measuring begins, which is the kernel's
 /// memory and locked memory, with the page tables and slabs for what the actors have by then. The anonymous
-/// pages that were there before any actor started are added. `None` if the samples do not show the nodes.
+/// pages that were there before any actor started are added. What zram holds is the actors', who have swapped it
+/// out. `None` if the samples do not show the nodes.
 fn occupied(first: &Sample, measured: &Sample, nodes: &[Size]) -> Option<Occupied> {
     without(nodes, |id| {
         let obtainable = to_be_had(&measured.zones, id, of_node(measured, id)?);
-        obtainable.checked_sub(anonymous(of_node(first, id)?))
+        let compressed = zspages(measured, id, nodes.len()).saturating_sub(zspages(first, id, nodes.len()));
+        (obtainable + compressed).checked_sub(anonymous(of_node(first, id)?))
     })
+}
+
+/// Memory of a node that holds compressed pages, in bytes. Where the zones do not show it, all of it on a
+/// machine of one node.
+fn zspages(sample: &Sample, id: u32, nodes: usize) -> u64 {
+    let zones = sample.zones.iter().filter(|zone| zone.node == id);
+    let shown: Vec<u64> = zones.filter_map(|zone| zone.stats.get(vmstat::nr_zspages)).collect();
+    let all = || sample.vmstat.get(vmstat::nr_zspages).filter(|_| nodes == 1).unwrap_or(0);
+    PageSize::X86.of(if shown.is_empty() { all() } else { shown.iter().sum() }).0
 }
 
 /// The memory of each node that its zones do not manage: a scenario's `machine.reserved`. `None` if the
@@ -135,5 +146,14 @@ mod tests {
         let node = &mut measured.nodes[0].meminfo;
         node.set(meminfo::Inactive_anon, node.get(meminfo::Inactive_anon).unwrap() + heap * 4);
         assert_eq!(of(&measured), of(&first) + tables * 4096);
+        // Pages of the heap were compressed, and are still not the kernel's.
+        let node = &mut measured.nodes[0].meminfo;
+        node.set(meminfo::Inactive_anon, node.get(meminfo::Inactive_anon).unwrap() - 40 * 4);
+        measured.zones.iter_mut().for_each(|zone| zone.stats = Values::default());
+        measured.vmstat.set(vmstat::nr_zspages, first.vmstat.get(vmstat::nr_zspages).unwrap_or(0) + 40);
+        let mut first = first.clone();
+        first.zones.iter_mut().for_each(|zone| zone.stats = Values::default());
+        let kernel = occupied(&first, &measured, &total);
+        assert_eq!(kernel, Some(Occupied::PerNode(vec![Size(Bytes(of(&first) + tables * 4096))])));
     }
 }
