@@ -80,9 +80,25 @@ pub enum FileWrite {
     Anyone,
     /// kswapd, at a priority below 10 (3.2, ee72886d8ed5; RHEL 6).
     KswapdInNeed,
+    /// kswapd, once much of a batch was found to be dirty (SLES 11 SP3, whose d43006d503ac is that of March
+    /// 2013).
+    KswapdDirtyBatch,
     /// kswapd, for pages that it has met before, once the tail of the list was found to be all dirty (3.11,
     /// d43006d503ac).
     KswapdDirtyTail,
+}
+
+/// The flags by which reclaim remembers what the tail of a zone's lists looked like
+/// (`mm/vmscan.c:shrink_inactive_list`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZoneFlags {
+    /// CONGESTED alone (through 3.10).
+    Congested,
+    /// WRITEBACK and DIRTY too: each is set by a part of a batch, which halves with every priority below 12
+    /// (SLES 11 SP3, whose 283aba9f9e0e and d43006d503ac are those of March 2013).
+    PartOfBatch,
+    /// WRITEBACK and DIRTY are set by a whole batch (3.11, 283aba9f9e0e and e2be15f6c3ee).
+    WholeBatch,
 }
 
 /// How a writer is held to the dirty limit (`mm/page-writeback.c:balance_dirty_pages`).
@@ -268,16 +284,19 @@ pub struct Generation {
     pub anon_only: AnonOnly,
     /// At priority 0 with swappiness above 0 every list is scanned without weights (read in 3.10).
     pub equal_at_priority_zero: bool,
-    /// swappiness 0 keeps anonymous pages from being scanned (3.5, fe35004fbf9e; RHEL 6). Before that, 1 is
-    /// added to both weights.
+    /// swappiness 0 keeps anonymous pages from being scanned (3.5, fe35004fbf9e; RHEL 6 from 2.6.32-303 on;
+    /// SLES 11 SP2, `mm-avoid-swapping-out-with-swappiness-0.patch`). Before that, 1 is added to both
+    /// weights.
     pub swappiness_zero_forbids: bool,
     /// Weights are whole percents (through 2.6.35, 76a33fc380c9).
     pub percent: bool,
     /// Scans below 32 pages are saved up until they reach 32 (through 2.6.39, 246e87a93934).
     pub save_small_scans: bool,
-    /// kswapd scans at least 32 pages of a list that is too short for the priority (3.0, 246e87a93934).
+    /// kswapd scans at least 32 pages of a list that is too short for the priority (3.0, 246e87a93934). Later
+    /// it does so only in zones that it has given up (3.3, b95a2f2d486d; 3.0.39), which the model leaves out.
     pub force_scan: bool,
-    /// Direct reclaim that frees nothing at priority 0 with swappiness 0 then swaps after all (RHEL 6.8).
+    /// Direct reclaim that frees nothing at priority 0 with swappiness 0 then swaps after all (RHEL 6.8; not
+    /// in 2.6.32-504).
     pub oom_force_anon: bool,
     /// `may_deactivate` decides whether active lists are scanned, otherwise each list decides for itself
     /// (5.5, b91ac374346b).
@@ -293,7 +312,7 @@ pub struct Generation {
     /// pass (through 3.10). Otherwise it lowers the priority only when less than the target was scanned
     /// (3.11, b8e83b942a16).
     pub kswapd_restarts: bool,
-    /// kswapd's last priority: 0, or 1 (3.11, b8e83b942a16; RHEL 6).
+    /// kswapd's last priority: 0, or 1 (3.11, 9aa41348a8d1; RHEL 6 from 2.6.32-464 on; SLES 11 SP3).
     pub kswapd_last_priority: u8,
     /// A node counts as balanced when one zone is, otherwise when all of them are (4.8, 1d82de618ddd).
     pub balanced_by_one: bool,
@@ -324,8 +343,8 @@ pub struct Generation {
     /// File systems that reclaim does not ask to write pages: they have no `->writepage` (XFS from 6.0 on,
     /// ext3 and ext4 from 6.2 on).
     pub without_writepage: &'static [Filesystem],
-    /// The zone flags WRITEBACK and DIRTY exist beside CONGESTED (3.11, 283aba9f9e0e).
-    pub reclaim_flags: bool,
+    /// What sets the flags of a zone.
+    pub zone_flags: ZoneFlags,
     /// Only kswapd and zone reclaim write file pages to a congested device (through 5.17, fe55d563d417;
     /// `may_write_to_queue`). From 5.0 on no queue of requests is ever congested.
     pub spares_congested: bool,
@@ -345,14 +364,16 @@ pub struct Generation {
     /// zone_reclaim_mode is 1 at boot if a node is farther than RECLAIM_DISTANCE (through 3.15,
     /// 4f9b16a64753).
     pub zone_reclaim_auto: bool,
+    /// RECLAIM_DISTANCE (`include/linux/topology.h`): 20 in RHEL 6 through 2.6.32-463, otherwise 30.
+    pub reclaim_distance: u32,
     /// Only nodes within RECLAIM_DISTANCE are reclaimed by zone reclaim (3.8, 957f822a0ab9).
     pub zone_reclaim_near: bool,
     /// Zone reclaim skips mapped pages when it isolates, otherwise it keeps them when it meets them (3.2,
     /// f80c0673610e).
     pub isolate_unmapped: bool,
-    /// Only one task at a time may run zone reclaim in a zone (not in RHEL 6).
+    /// Only one task at a time may run zone reclaim in a zone (not in RHEL 6 from 2.6.32-411 on).
     pub zone_reclaim_lock: bool,
-    /// After zone reclaim has succeeded, the zone is tested at the min mark (RHEL 6).
+    /// After zone reclaim has succeeded, the zone is tested at the min mark (RHEL 6 from 2.6.32-411 on).
     pub zone_reclaim_relaxed: bool,
     /// An allocation waits for the devices between rounds whatever their state (RHEL 6, `congestion_wait`),
     /// otherwise only if the zone is flagged as congested (2.6.37, 0e093d99763e; `wait_iff_congested`).
@@ -386,6 +407,8 @@ pub struct Generation {
     /// The flusher writes for a tenth of a second before it looks at the limit again
     /// (`fs/fs-writeback.c:writeback_sb_inodes`, 3.2 on, e6fb6da2e107).
     pub flusher_passes: bool,
+    /// `vm.dirty_ratio` at boot: 20, or 40 (SLES 11, `mm-tune-dirty-limits.patch`).
+    pub dirty_ratio: u64,
     /// How writers are held to the dirty limit.
     pub writers: WriterThrottle,
     /// Dirty spreading: pages for writing avoid zones (nodes from 4.8 on) that are over their dirty limit
@@ -411,9 +434,12 @@ pub struct Generation {
 }
 
 /// Every generation's name, oldest first.
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 16] = [
+    "linux-2.6.32-rhel6.4",
     "linux-2.6.32-rhel6",
     "linux-3.0",
+    "linux-3.0-sles11sp2",
+    "linux-3.0-sles11sp3",
     "linux-3.10",
     "linux-3.10.108",
     "linux-3.11",
@@ -443,8 +469,11 @@ impl Generation {
     /// The generation of a name.
     pub fn named(name: &str) -> Option<Generation> {
         Some(match name {
+            "linux-2.6.32-rhel6.4" => Self::rhel_6_4(),
             "linux-2.6.32-rhel6" => Self::rhel_6(),
             "linux-3.0" => Self::linux_3_0(),
+            "linux-3.0-sles11sp2" => Self::sles_11_sp2(),
+            "linux-3.0-sles11sp3" => Self::sles_11_sp3(),
             "linux-3.10" => Self::linux_3_10(),
             "linux-3.10.108" => Self::linux_3_10_108(),
             "linux-3.11" => Self::linux_3_11(),
@@ -513,7 +542,7 @@ impl Generation {
             file_write: FileWrite::KswapdInNeed,
             unreclaimable_mark: true,
             without_writepage: &[],
-            reclaim_flags: false,
+            zone_flags: ZoneFlags::Congested,
             spares_congested: true,
             dirty_activates: false,
             reclaim_throttle: false,
@@ -522,6 +551,7 @@ impl Generation {
             direct_wakes_flushers: true,
             reclaim_retries: false,
             zone_reclaim_auto: true,
+            reclaim_distance: 30,
             zone_reclaim_near: false,
             isolate_unmapped: false,
             zone_reclaim_lock: false,
@@ -539,6 +569,7 @@ impl Generation {
             counts_retries: false,
             dirty_fault_retries: false,
             flusher_passes: false,
+            dirty_ratio: 20,
             writers: WriterThrottle::WritesItself,
             dirty_spreading: false,
             anon_refault: false,
@@ -547,6 +578,24 @@ impl Generation {
             swap_rw_page: true,
             zspage_chain: ZspageChain::LargestUse,
             zone_counters: true,
+        }
+    }
+
+    /// RHEL 6.4, read in 2.6.32-358. What changed until 6.8 is told by the changelog of the package.
+    ///
+    /// Its lists are per memory control group, and a group's file pages alone are compared with the zone's
+    /// high mark (`get_scan_ratio`, 2.6.32-342 to 2.6.32-494; mainline corrected it in 3.17, 2ab051e11bfa).
+    /// The model has one group, for which that makes no difference.
+    pub const fn rhel_6_4() -> Self {
+        Generation {
+            name: "linux-2.6.32-rhel6.4",
+            rules: Rules::rhel_6_4(),
+            oom_force_anon: false,
+            kswapd_last_priority: 0,
+            reclaim_distance: 20,
+            zone_reclaim_lock: true,
+            zone_reclaim_relaxed: false,
+            ..Self::rhel_6()
         }
     }
 
@@ -568,6 +617,39 @@ impl Generation {
             zone_reclaim_relaxed: false,
             alloc_congestion_wait: false,
             ..Self::rhel_6()
+        }
+    }
+
+    /// SLES 11 SP2 as of the end of 2012: 3.0.53 with the patches of `series.conf` (kernel-source). The
+    /// stable release took back the reclaim of 3.1 to 3.3 (3.0.39), SUSE that of 3.2 to 3.7.
+    pub const fn sles_11_sp2() -> Self {
+        Generation {
+            name: "linux-3.0-sles11sp2",
+            reference: ReferenceRule::SwapBackedAtOnce,
+            swappiness_zero_forbids: true,
+            force_scan: false,
+            file_write: FileWrite::KswapdInNeed,
+            isolate_unmapped: true,
+            dirty_ratio: 40,
+            ..Self::linux_3_0()
+        }
+    }
+
+    /// SLES 11 SP3: SP2 with the series "Reduce system disruption due to kswapd" as it was in March 2013
+    /// (bnc#754690), and with the file pages first of 3.8 (SUSE's document 000021196).
+    pub const fn sles_11_sp3() -> Self {
+        Generation {
+            name: "linux-3.0-sles11sp3",
+            file_only: FileOnly::AtLeastActive,
+            proportional: true,
+            direct_stops: true,
+            kswapd_target: KswapdTarget::ZoneHigh,
+            kswapd_restarts: false,
+            kswapd_last_priority: 1,
+            kswapd_congestion_wait: false,
+            file_write: FileWrite::KswapdDirtyBatch,
+            zone_flags: ZoneFlags::PartOfBatch,
+            ..Self::sles_11_sp2()
         }
     }
 
@@ -611,7 +693,7 @@ impl Generation {
             kswapd_restarts: false,
             kswapd_last_priority: 1,
             file_write: FileWrite::KswapdDirtyTail,
-            reclaim_flags: true,
+            zone_flags: ZoneFlags::WholeBatch,
             ..Self::linux_3_10()
         }
     }

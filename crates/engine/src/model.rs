@@ -80,7 +80,7 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
     let name = case.machine.generation.to_string();
     let generation = Generation::named(&name)
         .ok_or_else(|| case.refuse("machine.generation", format!("the model has no rules for {name}")))?;
-    let mut tuning = Tuning::default();
+    let mut tuning = Tuning::of(&generation);
     for (key, setting) in case.tuning.iter() {
         tuning.set(key, setting).map_err(|why| case.refuse(&format!("tuning.{key}"), why))?;
     }
@@ -213,6 +213,9 @@ pub fn facts(case: &Case) -> Result<Facts, Errors> {
 /// `uname -r` of a kernel of a generation.
 fn osrelease(generation: &str) -> String {
     match generation {
+        "linux-2.6.32-rhel6.4" => "2.6.32-358.el6.x86_64".to_owned(),
+        "linux-3.0-sles11sp2" => "3.0.53-0.7-default".to_owned(),
+        "linux-3.0-sles11sp3" => "3.0.76-0.11-default".to_owned(),
         "linux-2.6.32-rhel6" => "2.6.32-642.el6.x86_64".to_owned(),
         name => {
             let version = name.trim_start_matches("linux-").trim_end_matches("+mglru");

@@ -4,6 +4,8 @@ use lotsfree_formulas::dirty::DirtyLimit;
 use lotsfree_settings::*;
 use lotsfree_units::Bytes;
 
+use crate::generation::Generation;
+
 /// Settings of a machine. `None` stands for the kernel's own default, which depends on the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuning {
@@ -86,6 +88,11 @@ impl Default for Tuning {
 }
 
 impl Tuning {
+    /// Settings of a kernel that nobody has changed.
+    pub fn of(generation: &Generation) -> Self {
+        Tuning { dirty: DirtyLimit::Percent(generation.dirty_ratio), ..Tuning::default() }
+    }
+
     /// Sets one setting to a value that the table accepts.
     ///
     /// # Errors
@@ -145,4 +152,23 @@ impl Tuning {
 fn set_limit(limit: &mut DirtyLimit, to: DirtyLimit) -> Result<(), String> {
     *limit = to;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sles_11_lets_twice_as_much_be_dirty() {
+        let percent = |name: &str| Generation::named(name).map(|generation| Tuning::of(&generation).dirty);
+        for (name, expected) in [
+            ("linux-3.0", 20),
+            ("linux-3.0-sles11sp2", 40),
+            ("linux-3.0-sles11sp3", 40),
+            ("linux-3.10", 20),
+            ("linux-6.12", 20),
+        ] {
+            assert_eq!(percent(name), Some(DirtyLimit::Percent(expected)), "{name}");
+        }
+    }
 }

@@ -76,6 +76,16 @@ impl Rules {
         }
     }
 
+    /// RHEL 6.4: 2.6.32-358, before the changes of 2.6.32-411 to higher orders and to zone reclaim.
+    pub const fn rhel_6_4() -> Self {
+        let mut rules = Self::rhel_6();
+        rules.name = "linux-2.6.32-rhel6.4";
+        // zone_watermark_ok halves the whole mark, not its distance from the min mark.
+        rules.watermarks.order_test = OrderTest::Walk;
+        rules.available = None;
+        rules
+    }
+
     /// 3.0, the base of SLES 11 SP2 and SP3.
     pub const fn linux_3_0() -> Self {
         let mut rules = Self::rhel_6();
@@ -224,7 +234,8 @@ impl Rules {
     }
 
     /// Every record, oldest first.
-    pub const ALL: [Rules; 12] = [
+    pub const ALL: [Rules; 13] = [
+        Self::rhel_6_4(),
         Self::rhel_6(),
         Self::linux_3_0(),
         Self::linux_3_10(),
@@ -251,12 +262,16 @@ impl Rules {
     /// test of mode 0 in 5.2, refaults of anonymous memory in 5.9 and the 256 MiB clamp in 5.10. Else it gets
     /// the older one's. Distributions backport: what a host shows counts for more.
     ///
+    /// RHEL 6 is told by its build: the walk over orders and zone reclaim changed with 2.6.32-411, between
+    /// 6.4 and 6.5.
+    ///
     /// `None` when the text does not begin with a version, or the version is older than every tree.
     pub fn of_release(release: &str) -> Option<Rules> {
         let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
         let major = numbers.next()?.ok()?;
         let minor = numbers.next()?.ok()?;
         let rules = match (major, minor) {
+            (2, 6) if release.contains(".el6") && rhel_build(release) < 411 => Self::rhel_6_4(),
             (2, 6) if release.contains(".el6") => Self::rhel_6(),
             (..=2, _) => return None,
             (3, 10) if release.contains(".el7") => Self::rhel_7(),
@@ -275,6 +290,12 @@ impl Rules {
     }
 }
 
+/// The build of a kernel of RHEL: 358 of `2.6.32-358.el6`.
+fn rhel_build(release: &str) -> u32 {
+    let build = release.split_once('-').and_then(|(_, build)| build.split('.').next());
+    build.and_then(|build| build.parse().ok()).unwrap_or(u32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,6 +304,8 @@ mod tests {
     fn releases_find_their_tree() {
         for (release, name) in [
             ("2.6.32-642.6.2.el6.x86_64", Some("linux-2.6.32-rhel6")),
+            ("2.6.32-431.el6.x86_64", Some("linux-2.6.32-rhel6")),
+            ("2.6.32-358.23.2.el6.x86_64", Some("linux-2.6.32-rhel6.4")),
             ("2.6.18-194.el5", None),
             ("3.0.101-0.47.71-default", Some("linux-3.0")),
             ("3.11.0", Some("linux-3.10")),

@@ -13,10 +13,16 @@ use crate::read::{not_known, unknown_name};
 /// A kernel, as one set of rules in the model and one image in the lab; ordered by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kernel {
+    /// RHEL 6.4, 2.6.32-358.
+    Rhel6_4,
     /// RHEL 6, 2.6.32 with the changes of 6.8.
     Rhel6,
     /// 3.0, of which SLES 11 SP2 and SP3 are made.
     V3_0,
+    /// SLES 11 SP2, 3.0.53 with SUSE's patches.
+    Sles11Sp2,
+    /// SLES 11 SP3, 3.0.76 with SUSE's patches, the bounded kswapd among them.
+    Sles11Sp3,
     /// 3.10, the last before kswapd was bounded.
     V3_10,
     /// 3.10.108, the last of its series.
@@ -56,8 +62,23 @@ const fn mglru(kernel: Kernel) -> Generation {
 
 /// Every generation with its name and what it stands for, oldest first.
 const GENERATIONS: &[(&str, Generation, &str)] = &[
+    (
+        "linux-2.6.32-rhel6.4",
+        plain(Kernel::Rhel6_4),
+        "RHEL 6.4: kswapd may reach priority 0; compared with no kernel",
+    ),
     ("linux-2.6.32-rhel6", plain(Kernel::Rhel6), "RHEL 6.8: 2.6.32 with many changes of its own"),
     ("linux-3.0", plain(Kernel::V3_0), "3.0, the base of SLES 11 SP2 and SP3"),
+    (
+        "linux-3.0-sles11sp2",
+        plain(Kernel::Sles11Sp2),
+        "SLES 11 SP2 with its updates of 2012; compared with no kernel",
+    ),
+    (
+        "linux-3.0-sles11sp3",
+        plain(Kernel::Sles11Sp3),
+        "SLES 11 SP3: the same with a bounded kswapd; compared with no kernel",
+    ),
     ("linux-3.10", plain(Kernel::V3_10), "the last kernel before the work of kswapd was bounded"),
     (
         "linux-3.10.108",
@@ -91,8 +112,8 @@ impl Kernel {
     /// Its release, by which settings are told apart.
     pub fn release(self) -> Release {
         match self {
-            Kernel::Rhel6 => Release(2, 6),
-            Kernel::V3_0 => Release(3, 0),
+            Kernel::Rhel6_4 | Kernel::Rhel6 => Release(2, 6),
+            Kernel::V3_0 | Kernel::Sles11Sp2 | Kernel::Sles11Sp3 => Release(3, 0),
             Kernel::V3_10 | Kernel::V3_10_108 => Release(3, 10),
             Kernel::V3_11 => Release(3, 11),
             Kernel::V4_4 => Release(4, 4),
@@ -125,6 +146,9 @@ impl Generation {
     /// The generation with two lists to take for a kernel, by its release, and what is to be known of that: a
     /// remark after the release, empty where it is the kernel's own.
     pub fn for_kernel(release: &str) -> (Generation, String) {
+        if let Some(kernel) = of_distribution(release) {
+            return (plain(kernel), String::new());
+        }
         let named = |name: &str| name.parse().unwrap_or(plain(Kernel::V6_12));
         match version(release).and_then(nearest) {
             Some(Near::Itself(name))
@@ -225,6 +249,21 @@ fn version(text: &str) -> Option<Version> {
     Some((major.parse().ok()?, minor.parse().ok()?, patch.ok()?))
 }
 
+/// The kernel of a distribution that the version alone does not tell: RHEL 6 before build 411, which changed
+/// zone reclaim, and SLES 11, which moved to 3.0.76 with SP3. Updates of SP2 with 3.0.76 and later are taken
+/// for SP3.
+fn of_distribution(release: &str) -> Option<Kernel> {
+    let (_, _, patch) = version(release)?;
+    let (base, build) = release.split_once('-')?;
+    let build_number = build.split('.').next()?.parse::<u32>().ok()?;
+    if base == "2.6.32" && build.contains(".el6") && build_number < 411 {
+        return Some(Kernel::Rhel6_4);
+    }
+    let of_suse = ["-default", "-pae", "-trace", "-xen"].iter().any(|flavour| build.ends_with(flavour));
+    let sles_11 = base.starts_with("3.0.") && of_suse;
+    sles_11.then_some(if patch < 76 { Kernel::Sles11Sp2 } else { Kernel::Sles11Sp3 })
+}
+
 /// The first release that the generation before it no longer stands for, and the first that the one after it
 /// does: between them the balance of file and anonymous pages changed (5.8, `314b57fb0460` and others; 5.9,
 /// `b518154e59aa`), and no generation has been compared with such a kernel.
@@ -242,7 +281,11 @@ enum Near {
 /// The generation to take for a kernel; `None` for one that is older than all of them.
 fn nearest(kernel: Version) -> Option<Near> {
     let plain = || {
-        let names = GENERATIONS.iter().map(|(name, ..)| *name).filter(|name| !name.contains('+'));
+        let by_version = GENERATIONS.iter().filter(|(_, generation, _)| {
+            !generation.mglru
+                && !matches!(generation.kernel, Kernel::Rhel6_4 | Kernel::Sles11Sp2 | Kernel::Sles11Sp3)
+        });
+        let names = by_version.map(|(name, ..)| *name);
         names.filter_map(|name| Some((name, version(name)?)))
     };
     let (before, of_before) = plain().rfind(|(_, version)| *version <= kernel)?;
@@ -299,6 +342,12 @@ mod tests {
         assert_eq!(of("5.10.0-46-amd64"), ("linux-5.10", String::new()));
         assert_eq!(of("5.14.0-427.el9.x86_64"), ("linux-5.10", "newest".to_owned()));
         assert_eq!(of("5.15.0-91-generic"), ("linux-5.15", String::new()));
+        assert_eq!(of("2.6.32-642.6.2.el6.x86_64"), ("linux-2.6.32-rhel6", String::new()));
+        assert_eq!(of("2.6.32-358.el6.x86_64"), ("linux-2.6.32-rhel6.4", String::new()));
+        assert_eq!(of("2.6.32-5-amd64"), ("linux-2.6.32-rhel6", String::new()));
+        assert_eq!(of("3.0.58-0.6.6-default"), ("linux-3.0-sles11sp2", String::new()));
+        assert_eq!(of("3.0.101-0.47.71-default"), ("linux-3.0-sles11sp3", String::new()));
+        assert_eq!(of("3.0.0-32-generic"), ("linux-3.0", String::new()));
         assert_eq!(of("2.6.18"), ("linux-2.6.32-rhel6", "generation".to_owned()));
         assert_eq!(of(""), ("linux-2.6.32-rhel6", "generation".to_owned()));
     }
@@ -310,8 +359,8 @@ mod tests {
             assert!(!generation.about().is_empty());
         }
         let said = |text: &str| text.parse::<Generation>().unwrap_err().to_string();
-        let accepted = "Accepted: \"linux-2.6.32-rhel6\", \"linux-3.0\", \"linux-3.10\", \
-                        \"linux-3.10.108\", \"linux-3.11\", \"linux-4.4\", \"linux-5.4\", \"linux-5.10\", \"linux-5.15\", \"linux-6.1\", \"linux-6.1+mglru\", \"linux-6.12\", \
+        let accepted = "Accepted: \"linux-2.6.32-rhel6.4\", \"linux-2.6.32-rhel6\", \"linux-3.0\", \
+                        \"linux-3.0-sles11sp2\", \"linux-3.0-sles11sp3\", \"linux-3.10\", \"linux-3.10.108\", \"linux-3.11\", \"linux-4.4\", \"linux-5.4\", \"linux-5.10\", \"linux-5.15\", \"linux-6.1\", \"linux-6.1+mglru\", \"linux-6.12\", \
                         \"linux-6.12+mglru\"";
         assert_eq!(said("6.1"), format!("\"6.1\" is not known; did you mean \"linux-6.1\"? {accepted}"));
         for (text, near) in [

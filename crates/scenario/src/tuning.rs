@@ -137,7 +137,6 @@ fn kernels(setting: &Setting) -> String {
     match (since, until) {
         (None, None) => "every generation".to_owned(),
         (Some(since), None) => format!("{} and newer", since.name()),
-        (None, Some(until)) if until == Kernel::Rhel6 => format!("only {}", until.name()),
         (None, Some(until)) => format!("{} and older", until.name()),
         (Some(since), Some(until)) => format!("{} to {}", since.name(), until.name()),
     }

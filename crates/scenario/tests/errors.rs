@@ -46,7 +46,8 @@ fn the_scenario_that_is_spoiled_here_is_sound() {
 
 #[test]
 fn each_says_where_what_and_what_would_be_accepted() {
-    let generations = "\"linux-2.6.32-rhel6\", \"linux-3.0\", \"linux-3.10\", \"linux-3.10.108\", \
+    let generations = "\"linux-2.6.32-rhel6.4\", \"linux-2.6.32-rhel6\", \"linux-3.0\", \"linux-3.0-sles11sp2\", \
+                       \"linux-3.0-sles11sp3\", \"linux-3.10\", \"linux-3.10.108\", \
                        \"linux-3.11\", \"linux-4.4\", \"linux-5.4\", \"linux-5.10\", \"linux-5.15\", \"linux-6.1\", \"linux-6.1+mglru\", \"linux-6.12\", \"linux-6.12+mglru\"";
     let sizes = "write a number with B, KiB, MiB, GiB or TiB in quotes, such as \"10 MiB\"";
     let times = "write a number with ns, us, ms, s, min, h or d in quotes, such as \"200 ms\"";
@@ -150,7 +151,7 @@ fn each_says_where_what_and_what_would_be_accepted() {
         ("\"vm.swappiness\" = 60", "\"vm.swappiness\" = true",
             "9:19: tuning.\"vm.swappiness\": true is not accepted by linux-6.1; write a whole number from 0 to 200".to_owned()),
         ("\"vm.swappiness\" = 60", "\"vm.extra_free_kbytes\" = 60",
-            "9:1: tuning.\"vm.extra_free_kbytes\": linux-6.1 does not have it; only linux-2.6.32-rhel6 has".to_owned()),
+            "9:1: tuning.\"vm.extra_free_kbytes\": linux-6.1 does not have it; linux-2.6.32-rhel6 and older has".to_owned()),
         ("\"vm.swappiness\" = 60", "\"kernel.mm.transparent_hugepage.enabled\" = \"yes\"",
             "9:44: tuning.\"kernel.mm.transparent_hugepage.enabled\": \"yes\" is not accepted by linux-6.1; write \
              \"always\", \"madvise\", \"never\"".to_owned()),

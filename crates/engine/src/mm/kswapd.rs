@@ -9,7 +9,7 @@ use super::mmzone::{ReclaimFlags, Zone};
 use super::page_alloc::{HIGHEST, MAX_RECLAIM_RETRIES};
 use super::vmscan::{Reclaimer, ScanControl, ShrinkLruvec};
 use super::{Cx, DEF_PRIORITY, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, WaitChannel, WaitReason};
-use crate::generation::KswapdTarget;
+use crate::generation::{KswapdTarget, ZoneFlags};
 
 /// What others see of a node's kswapd.
 #[derive(Debug, Default)]
@@ -362,6 +362,10 @@ impl Mm {
                 run.freed += freed;
                 run.freed_in_pass += freed;
                 result?;
+                // kswapd_shrink_zone
+                if self.generation.zone_flags == ZoneFlags::PartOfBatch {
+                    self.lruvecs[which].flags.writeback = false;
+                }
                 if self.generation.unreclaimable_mark && self.was_scanned_in_vain(which) {
                     self.zones[which].all_unreclaimable = true;
                 }

@@ -30,8 +30,6 @@ const DMA_PRESENT: u64 = 3998;
 const DMA_MANAGED: u64 = 3840;
 /// The page at which RAM below 4 GiB ends on a PC; the rest lies above the hole for devices.
 const HOLE: u64 = 3 << 18;
-/// RECLAIM_DISTANCE, the same in all trees that were read.
-pub(crate) const RECLAIM_DISTANCE: u32 = 30;
 
 /// Counters of a zone about where its pages went (`enum numa_stat_item`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -431,7 +429,7 @@ impl Mm {
         } else {
             (0..zones.len()).map(|zone| Lruvec::new(&generation, vec![zone], &zones)).collect()
         };
-        let far = config.distance.iter().flatten().any(|&distance| distance > RECLAIM_DISTANCE);
+        let far = config.distance.iter().flatten().any(|&distance| distance > generation.reclaim_distance);
         let zone_reclaim_mode =
             config.tuning.zone_reclaim_mode.unwrap_or(u64::from(generation.zone_reclaim_auto && far));
         let mut mm = Mm {
@@ -779,6 +777,19 @@ mod tests {
         // 5 % of it.
         assert_eq!((kbytes(512, None), kbytes(512, Some(true))), (2871, 25_764));
         assert_eq!((kbytes(600, None), kbytes(600, Some(false))), (30_200, 3108));
+    }
+
+    #[test]
+    fn rhel_6_4_reclaims_its_zones_already_from_a_distance_of_21_on() {
+        let mode = |generation: &str, distance: u32| {
+            let of = |from: usize| (0..2).map(|to| if from == to { 10 } else { distance }).collect();
+            let config = Config::new(Generation::named(generation).unwrap(), vec![1 << 18; 2]);
+            Mm::new(&Config { distance: (0..2).map(of).collect(), ..config }).zone_reclaim_mode
+        };
+        for (generation, expected) in [("linux-2.6.32-rhel6.4", [0, 1, 1]), ("linux-2.6.32-rhel6", [0, 0, 1])]
+        {
+            assert_eq!([20, 21, 31].map(|distance| mode(generation, distance)), expected, "{generation}");
+        }
     }
 
     #[test]

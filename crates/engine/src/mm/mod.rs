@@ -132,7 +132,7 @@ impl Config {
             cpus: 1,
             distance: (0..count).map(distance).collect(),
             nodes,
-            tuning: Tuning::default(),
+            tuning: Tuning::of(&generation),
             swap_pages: 0,
             rotational: false,
             swap_rotational: false,

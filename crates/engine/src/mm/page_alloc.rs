@@ -6,7 +6,7 @@ use lotsfree_workload::Policy;
 use super::frame::list;
 use super::free_area::{MigrateType, Request};
 use super::memory::AddressSpace;
-use super::mmzone::{NumaStat, RECLAIM_DISTANCE};
+use super::mmzone::NumaStat;
 use super::node_reclaim::NodeReclaim;
 use super::vmscan::DirectReclaim;
 use super::vmstat::Stat;
@@ -495,7 +495,7 @@ impl Mm {
     /// (`zone_allows_reclaim`).
     fn reclaims_here(&self, node: usize, zone: usize) -> bool {
         let distance = self.nodes[node].distance[self.zones[zone].node];
-        !self.generation.zone_reclaim_near || distance <= RECLAIM_DISTANCE
+        !self.generation.zone_reclaim_near || distance <= self.generation.reclaim_distance
     }
 
     #[inline(always)]

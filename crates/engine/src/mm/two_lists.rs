@@ -17,7 +17,7 @@ use super::policy::{self, Arrival, Kept, Policy, Shadow};
 use super::vmscan::{Fate, ReclaimStat, Reclaimer, ScanControl, Tally};
 use super::vmstat::{ACTIVATE, PGREFILL, REFAULT, RESTORE};
 use super::{Cx, DEF_PRIORITY, Device, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, WaitChannel, WaitReason};
-use crate::generation::{AnonOnly, Balance, FileOnly};
+use crate::generation::{AnonOnly, Balance, FileOnly, ZoneFlags};
 
 /// The policy.
 #[derive(Debug)]
@@ -613,14 +613,22 @@ impl Mm {
         {
             return Some(wait);
         }
-        if !self.generation.reclaim_flags {
+        if self.generation.zone_flags != ZoneFlags::WholeBatch {
             let l = &mut self.lruvecs[lruvec];
             // wait_iff_congested waits only for a zone that is flagged as congested. A zone is flagged when
             // direct reclaim has spared all dirty file pages of a batch because the device is congested: 3.0.
             l.flags.congested |= met.spared > 0 && met.spared == met.dirty;
             // At a lower priority, fewer pages of the batch have to be under writeback (3.2 to 3.10).
-            let enough = met.writeback > 0 && met.writeback >= met.taken >> (DEF_PRIORITY - scan.priority);
+            let part = met.taken >> (DEF_PRIORITY - scan.priority);
+            let enough = met.writeback > 0 && met.writeback >= part;
             let waits = l.flags.congested && enough && self.queues.is_congested();
+            if self.generation.zone_flags == ZoneFlags::PartOfBatch {
+                // kswapd waits for the page that it met, here as long as 3.11 does, and looks again.
+                let waits = waits || met.immediate > 0;
+                l.flags.writeback = enough || (l.flags.writeback && met.immediate == 0);
+                l.flags.dirty |= met.dirty > 0 && met.dirty >= part;
+                return waits.then(|| self.congestion_wait(cx, TENTH));
+            }
             return waits.then(|| self.congestion_wait(cx, TENTH));
         }
         let l = &mut self.lruvecs[lruvec];
@@ -669,6 +677,50 @@ mod tests {
     use super::super::{Config, RaState, Read};
     use super::*;
     use crate::Generation;
+
+    /// The flags WRITEBACK and DIRTY of a zone after a batch of 32 pages, and whether kswapd waits then.
+    fn after_a_batch(kernel: &str, priority: u8, met: ReclaimStat) -> (bool, bool, bool) {
+        let mut mm = Mm::new(&Config::new(Generation::named(kernel).unwrap(), vec![1 << 14]));
+        let cx = Cx::new(mm.create_task(), 0, usize::MAX, 0);
+        let scan = ScanControl::new(Reclaimer::Kswapd, priority, SWAP_CLUSTER_MAX);
+        mm.lruvecs[0].flags.writeback = met.immediate > 0;
+        let waits = mm.stall_after(&cx, &scan, 0, ReclaimStat { taken: 32, ..met }).is_some();
+        (mm.lruvecs[0].flags.writeback, mm.lruvecs[0].flags.dirty, waits)
+    }
+
+    #[test]
+    fn a_part_of_a_batch_that_halves_with_the_priority_flags_the_zone_on_sles_11_sp3() {
+        let sp3 = "linux-3.0-sles11sp3";
+        let met =
+            |dirty, writeback| ReclaimStat { dirty, unqueued_dirty: dirty, writeback, ..Default::default() };
+        for (priority, part) in [(12, 32), (11, 16), (9, 4)] {
+            assert_eq!(after_a_batch(sp3, priority, met(part, 0)), (false, true, false), "{priority}");
+            assert_eq!(after_a_batch(sp3, priority, met(part - 1, 0)), (false, false, false), "{priority}");
+            assert_eq!(after_a_batch(sp3, priority, met(0, part)), (true, false, false), "{priority}");
+            assert_eq!(after_a_batch(sp3, priority, met(0, part - 1)), (false, false, false), "{priority}");
+        }
+        assert_eq!(after_a_batch("linux-3.11", 9, met(31, 0)), (false, false, false));
+        assert!(after_a_batch("linux-3.11", 12, met(32, 0)).1);
+        assert_eq!(after_a_batch("linux-3.0-sles11sp2", 9, met(32, 32)), (false, false, false));
+        // kswapd waits for a page that it has met before, and looks again whether there are many.
+        let immediate = ReclaimStat { immediate: 1, ..ReclaimStat::default() };
+        assert_eq!(after_a_batch(sp3, 12, immediate), (false, false, true));
+        assert_eq!(after_a_batch("linux-3.11", 12, immediate), (true, false, true));
+    }
+
+    #[test]
+    fn kswapd_of_sles_11_sp3_writes_dirty_pages_at_the_first_meeting() {
+        for (kernel, writes) in [("linux-3.0-sles11sp3", true), ("linux-3.11", false)] {
+            let mut mm = Mm::new(&Config::new(Generation::named(kernel).unwrap(), vec![1 << 14]));
+            let may = |mm: &mut Mm, who, dirty| {
+                mm.lruvecs[0].flags.dirty = dirty;
+                mm.may_write_file(&ScanControl::new(who, DEF_PRIORITY, SWAP_CLUSTER_MAX), 0, 0)
+            };
+            assert_eq!(may(&mut mm, Reclaimer::Kswapd, true), writes, "{kernel}");
+            assert!(!may(&mut mm, Reclaimer::Kswapd, false), "{kernel}");
+            assert!(!may(&mut mm, Reclaimer::Direct, true), "{kernel}");
+        }
+    }
 
     #[test]
     fn reclaim_of_6_12_knows_what_was_collected() {

@@ -35,7 +35,7 @@ use super::vmstat::{
 };
 use super::workingset::Change;
 use super::{Cx, DEF_PRIORITY, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, WaitChannel, WaitReason};
-use crate::generation::{FileWrite, ReferenceRule};
+use crate::generation::{FileWrite, ReferenceRule, ZoneFlags};
 
 /// Per-task state kept between calls.
 #[derive(Debug, Default)]
@@ -398,7 +398,7 @@ impl DirectReclaim {
             } else {
                 // 2.6.32 sleeps for the devices; 3.0 to 3.10 do so only if the preferred zone is flagged.
                 let low = self.total_scanned > 0 && scan.priority < DEF_PRIORITY - 2;
-                let flagged = !mm.generation.reclaim_flags
+                let flagged = mm.generation.zone_flags != ZoneFlags::WholeBatch
                     && mm.lruvecs[lruvecs[0]].flags.congested
                     && mm.queues.is_congested();
                 (low && (mm.generation.alloc_congestion_wait || flagged)).then_some(TENTH)
@@ -714,7 +714,7 @@ impl Mm {
         let f = &mut self.frames[frame as usize];
         let (anon, writeback) = (f.has(flag::ANON), f.has(flag::WRITEBACK));
         // Anonymous pages do not count, because no flusher writes them (3.11).
-        if !anon && self.generation.reclaim_flags {
+        if !anon && self.generation.zone_flags == ZoneFlags::WholeBatch {
             met.dirty += 1;
             met.unqueued_dirty += u64::from(!writeback);
             let reclaim = f.has(flag::RECLAIM);
@@ -724,7 +724,7 @@ impl Mm {
             return None;
         }
         let f = &mut self.frames[frame as usize];
-        if self.generation.reclaim_flags
+        if self.generation.zone_flags != ZoneFlags::Congested
             && scan.is_kswapd()
             && f.has(flag::RECLAIM)
             && self.lruvecs[lruvec].flags.writeback
@@ -749,7 +749,7 @@ impl Mm {
     ) -> Fate {
         let anon = self.frames[frame as usize].has(flag::ANON);
         // Through 3.10, a page counts here if only its being dirty keeps it from being freed.
-        met.dirty += u64::from(!self.generation.reclaim_flags);
+        met.dirty += u64::from(self.generation.zone_flags != ZoneFlags::WholeBatch);
         if !anon && !self.may_write_file(scan, lruvec, frame) {
             self.stat_add(frame, Stat::VmscanImmediate);
             self.frames[frame as usize].flags |= flag::RECLAIM;
@@ -812,10 +812,11 @@ impl Mm {
     /// Whether this reclaimer may write this dirty file page (`mm/vmscan.c:shrink_page_list`). Which kernel
     /// lets whom is in `generation.rs`: `FileWrite` through 6.12, and `without_writepage`, by which the
     /// flusher alone writes (XFS on 6.1, every file system on 6.12).
-    fn may_write_file(&self, scan: &ScanControl, lruvec: usize, frame: u32) -> bool {
+    pub(super) fn may_write_file(&self, scan: &ScanControl, lruvec: usize, frame: u32) -> bool {
         match self.generation.file_write {
             FileWrite::Anyone => true,
             FileWrite::KswapdInNeed => scan.is_kswapd() && scan.priority < DEF_PRIORITY - 2,
+            FileWrite::KswapdDirtyBatch => scan.is_kswapd() && self.lruvecs[lruvec].flags.dirty,
             FileWrite::KswapdDirtyTail => {
                 scan.is_kswapd()
                     && self.lruvecs[lruvec].flags.dirty
