@@ -46,6 +46,23 @@ fn swappiness_above_0_makes_no_difference_before_3_11() {
     }
 }
 
+/// Figure 4. That swappiness 0 does not protect on RHEL 6.4 is published and not modelled: SPECIFICATION.md.
+#[test]
+fn the_kernels_of_figure_4_fall_and_are_protected_in_its_order() {
+    let of = |kernel: &str, set: &str| relative(&format!("{kernel}{set}"), LARGE, &[]);
+    for (kernel, size) in [("2.6.32-rhel6.4", "1600 MiB"), ("3.0-sles11sp2", LARGE)] {
+        let all = ["", ", swappiness 10", ", swappiness 30"]
+            .map(|set| relative(&format!("{kernel}{set}"), size, &[]));
+        assert!(all.iter().all(|one| *one < 0.8 && (one - all[0]).abs() < 0.1), "{kernel}: {all:?}");
+        assert!(relative(kernel, SMALL, &[]) > 0.98, "{kernel}");
+    }
+    assert!(of("3.0-sles11sp2", ", page-cache limit") > 0.98);
+    for set in ["", ", swappiness 0"] {
+        assert!(of("3.0-sles11sp3", set) > 0.98, "{set}");
+    }
+    assert!(of("3.0-sles11sp2", ", swappiness 0") > 0.98);
+}
+
 #[test]
 fn a_writer_that_leaves_the_cache_alone_or_a_bound_for_it_protects_the_server() {
     for variant in ["3.10, direct", "3.10, dontneed", "3.10, page-cache limit", "3.0, page-cache limit"] {
