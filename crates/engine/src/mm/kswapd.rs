@@ -259,6 +259,12 @@ impl Mm {
     /// `balance_pgdat`: runs until the node is balanced or nothing more can be done.
     fn balance_pgdat(&mut self, cx: &mut Cx, node: usize, run: &mut Run) -> Result<(), Wait> {
         loop {
+            // At the beginning, which is also where a run of old kernels goes on after progress.
+            let begins = run.scan.priority == DEF_PRIORITY
+                && (self.generation.kswapd_restarts || run.total_scanned == 0);
+            if self.tuning.pagecache_limit_mb > 0 && run.at.is_none() && begins {
+                self.pagecache_limit(cx);
+            }
             if run.at.is_none() && !self.begin_pass(cx, node, run) {
                 return Ok(());
             }
@@ -269,9 +275,6 @@ impl Mm {
             run.at = None;
             if self.pfmemalloc_ok(node) {
                 self.woken.push(WaitChannel::Pfmemalloc(node));
-            }
-            if self.tuning.pagecache_limit_mb > 0 {
-                self.pagecache_limit_kswapd(cx);
             }
             if !self.end_pass(node, run) {
                 return Ok(());

@@ -1,14 +1,22 @@
-//! SUSE's limit on the page cache (SLE 11 SP1 to SLE 12, not upstream; `mm/vmscan.c`: `shrink_page_cache`).
+//! SUSE's limit on the page cache (SLE 11 SP1 to SLE 12, not upstream; `pagecache_over_limit` and
+//! `__shrink_page_cache` of `pagecache-limit.patch`, `pagecache-limit-unmapped.diff` and
+//! `pagecache-limit-dirty.diff`, read in the kernel-source of SLE 11 SP2).
 //!
-//! The limit is soft: eight times the free memory is added to it, so that nothing happens while much memory
-//! is free. Only file pages that nobody maps are taken. The task that adds a page to the cache does the work.
+//! The limit is soft: of the free memory, what exceeds a sixteenth of RAM and half of the swap in use is
+//! added to it eight times, so that nothing happens while much memory is free. Only file pages that nobody
+//! maps are taken. The task that adds a page to the cache does the work, and kswapd when it begins. The slabs
+//! that SUSE's function shrinks too are left out.
 
+use super::mmzone::Lruvec;
 use super::vmscan::{Reclaimer, ScanControl};
 use super::vmstat::Stat;
 use super::{Cx, DEF_PRIORITY, Mm, SWAP_CLUSTER_MAX};
 
 /// FREE_TO_PAGECACHE_RATIO
 const FREE_RATIO: u64 = 8;
+/// The part of RAM that must be free before more free memory counts, and the part of the lists that may not
+/// be freed easily (SUSE's).
+const SIXTEENTH: u64 = 16;
 /// The fewest pages that a call aims at.
 const LEAST: u64 = 8 * SWAP_CLUSTER_MAX;
 /// Pages in a MiB.
@@ -17,26 +25,31 @@ const MIB: u64 = 256;
 impl Mm {
     /// By how many pages the unmapped page cache exceeds the limit (`pagecache_over_limit`).
     ///
-    /// `vm.pagecache_limit_ignore_dirty` 1 leaves dirty pages out of the cache, 2 half of them (the fraction
-    /// is UNVERIFIED), 0 none.
+    /// It counts what nobody maps, but no more than fifteen sixteenths of the file lists. Of these,
+    /// `vm.pagecache_limit_ignore_dirty` 1 leaves out the dirty pages, 2 half of them, 0 none.
     pub(crate) fn pagecache_over(&self) -> u64 {
         let limit = self.tuning.pagecache_limit_mb;
         if limit == 0 {
             return 0;
         }
-        let (mut cache, mut mapped, mut dirty, mut free) = (0, 0, 0, 0);
+        let (mut cache, mut mapped, mut dirty, mut free, mut ram) = (0, 0, 0, 0, 0);
         for zone in &self.zones {
             cache += zone.stat[Stat::FilePages as usize] + zone.stat[Stat::SwapCached as usize];
             mapped += zone.stat[Stat::Mapped as usize];
             dirty += zone.stat[Stat::Dirty as usize];
             free += zone.free;
+            ram += zone.managed;
         }
         let ignored = dirty.checked_div(self.tuning.pagecache_limit_ignore_dirty).unwrap_or(0);
+        let lists = self.lruvecs.iter().map(Lruvec::file).sum::<u64>().saturating_sub(ignored);
+        let freeable = cache.saturating_sub(mapped).min(lists - lists / SIXTEENTH);
+        let used = u64::from(self.swap.total) - self.swap.free();
+        let free = free.saturating_sub(ram / SIXTEENTH).saturating_sub(used / 2);
         let allowed = limit.saturating_mul(MIB).saturating_add(FREE_RATIO * free);
-        cache.saturating_sub(mapped).saturating_sub(ignored).saturating_sub(allowed)
+        freeable.saturating_sub(allowed)
     }
 
-    /// Shrinks the page cache if it is over the limit, before a page enters it.
+    /// Shrinks the page cache if it is over the limit, before a page enters it and when kswapd begins.
     pub(crate) fn pagecache_limit(&mut self, cx: &mut Cx) {
         let over = self.pagecache_over();
         if over > 0 {
@@ -44,21 +57,17 @@ impl Mm {
         }
     }
 
-    /// Enforces the limit in kswapd too.
-    pub(crate) fn pagecache_limit_kswapd(&mut self, cx: &mut Cx) {
-        self.pagecache_limit(cx);
-    }
-
-    /// Makes three passes over all lruvecs, each from priority 12 down to 0: one over the inactive pages
-    /// alone, then two that include the active ones. It never unmaps and never swaps, and writes only where
-    /// dirty pages count as cache.
+    /// Makes up to three passes over all lruvecs, each from priority 12 down to 0: one over the inactive
+    /// pages alone, one that includes the active ones, and, unless dirty pages are left out, one that also
+    /// writes. It never unmaps and never swaps (`__shrink_page_cache`).
     fn shrink_page_cache(&mut self, cx: &mut Cx, over: u64) {
-        let target = (over / 4).max(LEAST);
+        let target = (over / (FREE_RATIO / 2)).max(LEAST);
         let mut scan = ScanControl::new(Reclaimer::Limit, DEF_PRIORITY, target);
         scan.may_unmap = false;
         scan.may_swap = false;
-        scan.may_writepage = self.tuning.pagecache_limit_ignore_dirty == 0;
-        for pass in 0..3 {
+        let passes = if self.tuning.pagecache_limit_ignore_dirty == 1 { 2 } else { 3 };
+        for pass in 0..passes {
+            scan.may_writepage = pass == 2;
             for priority in (0..=DEF_PRIORITY).rev() {
                 scan.priority = priority;
                 for lruvec in 0..self.lruvecs.len() {
@@ -69,5 +78,66 @@ impl Mm {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lotsfree_workload::{How, Policy};
+
+    use super::super::{Config, RaState, Read};
+    use super::*;
+    use crate::Generation;
+
+    /// A machine of SLES of 256 MiB with a limit of 16 MiB, which has read a file until so many pages are
+    /// free; and the pages of the file in memory.
+    fn reading_until(free: u64) -> (Mm, Cx, u64) {
+        let generation = Generation::sles_11_sp2();
+        let mut mm = Mm::new(&Config { instant_reads: true, ..Config::new(generation, vec![1 << 16]) });
+        let (process, task) = (mm.create_process(Policy::Local), mm.create_task());
+        let file = mm.declare_file(1 << 16, true);
+        let (mut cx, mut ra) = (Cx::new(task, 0, process, 0), RaState::default());
+        for page in 0u64.. {
+            if mm.zones.iter().map(|zone| zone.free).sum::<u64>() <= free {
+                break;
+            }
+            Read::new(page * 4096, 4096, How::Buffered).poll(&mut mm, &mut cx, file, &mut ra).unwrap();
+        }
+        mm.tuning.pagecache_limit_mb = 16;
+        let cached = mm.lruvecs.iter().map(Lruvec::file).sum();
+        (mm, cx, cached)
+    }
+
+    #[test]
+    fn fifteen_sixteenths_of_the_clean_cache_are_compared_with_the_limit_once_little_is_free() {
+        let (mut mm, _, cached) = reading_until(4000);
+        let over = cached - cached / 16 - 16 * MIB;
+        assert_eq!(mm.pagecache_over(), over);
+        mm.zones[1].stat[Stat::Dirty as usize] = 1600;
+        for (ignore_dirty, less) in [(0, 0), (1, 1500), (2, 750)] {
+            mm.tuning.pagecache_limit_ignore_dirty = ignore_dirty;
+            let fewer = over - mm.pagecache_over();
+            assert!(fewer.abs_diff(less) <= 1, "{ignore_dirty}: {fewer}");
+        }
+        mm.tuning.pagecache_limit_mb = 0;
+        assert_eq!(mm.pagecache_over(), 0);
+    }
+
+    #[test]
+    fn free_memory_beyond_a_sixteenth_of_ram_raises_the_limit_eight_times() {
+        let (mm, _, cached) = reading_until(8000);
+        let free: u64 = mm.zones.iter().map(|zone| zone.free).sum();
+        let ram: u64 = mm.zones.iter().map(|zone| zone.managed).sum();
+        assert_eq!(mm.pagecache_over(), cached - cached / 16 - 16 * MIB - 8 * (free - ram / 16));
+    }
+
+    #[test]
+    fn a_call_frees_a_quarter_of_what_is_over_the_limit() {
+        let (mut mm, mut cx, cached) = reading_until(4000);
+        let over = mm.pagecache_over();
+        mm.pagecache_limit(&mut cx);
+        let freed = cached - mm.lruvecs.iter().map(Lruvec::file).sum::<u64>();
+        assert!((over / 4..over / 4 + SWAP_CLUSTER_MAX).contains(&freed), "{freed} of {over}");
+        assert_eq!(mm.check(), Ok(()));
     }
 }
