@@ -65,8 +65,8 @@ fn without(nodes: &[Size], part: impl Fn(u32) -> Option<u64>) -> Option<Occupied
 /// The memory on each node that something other than the scenario uses: a scenario's `machine.kernel`. It is
 /// the memory that is neither free nor on the lists of reclaim when measuring begins, which is the kernel's
 /// memory and locked memory, with the page tables and slabs for what the actors have by then. The anonymous
-/// pages that were there before any actor started are added. What zram holds is the actors', who have swapped it
-/// out. `None` if the samples do not show the nodes.
+/// pages that were there before any actor started are added. What zram holds is the actors', who have
+/// swapped it out. `None` if the samples do not show the nodes.
 fn occupied(first: &Sample, measured: &Sample, nodes: &[Size]) -> Option<Occupied> {
     without(nodes, |id| {
         let obtainable = to_be_had(&measured.zones, id, of_node(measured, id)?);

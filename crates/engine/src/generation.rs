@@ -148,8 +148,8 @@ pub enum Fallback {
 /// How many pages zsmalloc chains to one zspage, which holds compressed pages of one size (`mm/zsmalloc.c`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZspageChain {
-    /// As many, up to 4, as use the largest part of the zspage in whole percents (`get_pages_per_zspage`; read
-    /// in 6.1).
+    /// As many, up to 4, as use the largest part of the zspage in whole percents (`get_pages_per_zspage`;
+    /// read in 6.1).
     LargestUse,
     /// As many as leave the fewest bytes over (`calculate_zspage_chain_size`; read in 6.12), up to 8, the
     /// default of `CONFIG_ZSMALLOC_CHAIN_SIZE`.

@@ -146,8 +146,8 @@ pub enum SwapOn {
     Zram,
 }
 
-/// Swap. With a size it is on a device of its own, with latency and bandwidth, or `on = "disk"`, or compressed
-/// in memory: `on = "zram"`.
+/// Swap. With a size it is on a device of its own, with latency and bandwidth, or `on = "disk"`, or
+/// compressed in memory: `on = "zram"`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Swap {
@@ -169,14 +169,14 @@ pub struct Swap {
     /// As for the disk, of its own device.
     #[serde(skip_serializing_if = "is_none")]
     pub burst: Time,
-    /// With zram: how many times smaller each page becomes, 1 to 100. It is a property of the data, for which
-    /// one figure stands: that of all anonymous memory of all actors. In the lab their pages are filled so that
-    /// zram's default algorithm makes them that much smaller. Without it, 2, which the kernel's documentation
-    /// (`admin-guide/blockdev/zram.rst`) expects.
+    /// With zram: how many times smaller each page becomes, 1 to 100. It is a property of the data, for
+    /// which one figure stands: that of all anonymous memory of all actors. In the lab their pages are
+    /// filled so that zram's default algorithm makes them that much smaller. Without it, 2, which the
+    /// kernel's documentation (`admin-guide/blockdev/zram.rst`) expects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
-    /// With zram: its `mem_limit`, the most memory that it takes; what is to be written beyond stays in memory as
-    /// it is. Without it, none.
+    /// With zram: its `mem_limit`, the most memory that it takes; what is to be written beyond stays in
+    /// memory as it is. Without it, none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mem_limit: Option<Size>,
 }

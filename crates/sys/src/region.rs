@@ -135,8 +135,9 @@ impl Region {
         Ok(Region { start, bytes, end, contents: None })
     }
 
-    /// Has each page filled before the first store to it, with this number of bytes that do not compress and
-    /// others that hardly take room. Pages that nobody fills are zero but for a byte, and compress to nothing.
+    /// Has each page filled before the first store to it, with this number of bytes that do not compress
+    /// and others that hardly take room. Pages that nobody fills are zero but for a byte, and compress to
+    /// nothing.
     #[must_use]
     pub fn filled(mut self, random_bytes: usize, seed: u64) -> Self {
         let words = (self.bytes / PAGE).div_ceil(64);
@@ -156,8 +157,8 @@ impl Region {
             let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
             let value = if word < contents.random { mixed ^ mixed >> 31 } else { SAME };
             let offset = page * PAGE + word * 8;
-            // SAFETY: the caller has checked that the page is within the mapping, which is aligned to pages and
-            // lives as long as `self`; all accesses are atomic.
+            // SAFETY: the caller has checked that the page is within the mapping, which is aligned to
+            // pages and lives as long as `self`; all accesses are atomic.
             let place = unsafe { AtomicU64::from_ptr(self.start.as_ptr().byte_add(offset).cast()) };
             place.store(value, Ordering::Relaxed);
         }

@@ -653,8 +653,8 @@ impl Mm {
         }
     }
 
-    /// Reads a page past the swap cache, from a device that answers at once. Its slot is then free, and its only
-    /// copy is in memory.
+    /// Reads a page past the swap cache, from a device that answers at once. Its slot is then free, and
+    /// its only copy is in memory.
     fn swap_in_alone(&mut self, cx: &mut Cx, fault: &mut Fault, slot: u32, swap: u32) -> Done {
         let ac = fault.alloc.context(self, cx, None, false);
         let frame = fault.alloc.poll(self, cx, &ac)?;

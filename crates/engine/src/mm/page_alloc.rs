@@ -255,8 +255,9 @@ impl Mm {
         self.get_page(cx, ac, Watermark::Min)
     }
 
-    /// Allocates a page that reclaim itself needs (`PF_MEMALLOC`): it does not reclaim in turn, and in the end
-    /// no watermark holds it back (`__gfp_pfmemalloc_flags`), so that it fails only where no page is free.
+    /// Allocates a page that reclaim itself needs (`PF_MEMALLOC`): it does not reclaim in turn, and in
+    /// the end no watermark holds it back (`__gfp_pfmemalloc_flags`), so that it fails only where no page
+    /// is free.
     pub(crate) fn alloc_page_memalloc(&mut self, cx: &mut Cx, ac: &AllocContext) -> Option<u32> {
         cx.spend(self.costs.alloc);
         for wmark in [Some(Watermark::Low), Some(Watermark::Min), None] {

@@ -202,8 +202,8 @@ impl Mm {
         self.queues.is_full(device, writer, &mut self.tasks[cx.task].batch, cx.now())
     }
 
-    /// The wait of reclaim for a place in a device's queue after it has sent pages, if it has to wait. zram has
-    /// no queue.
+    /// The wait of reclaim for a place in a device's queue after it has sent pages, if it has to wait. zram
+    /// has no queue.
     pub(crate) fn pageout_wait(&mut self, cx: &Cx, device: Device, by_kswapd: bool) -> Option<Wait> {
         if device == Device::Swap && self.zram.is_some() {
             return None;

@@ -507,8 +507,8 @@ impl Mm {
         }
     }
 
-    /// `/proc/meminfo`. All memory that the kernel keeps for itself is in `SUnreclaim`, but for what zram holds:
-    /// no line has that.
+    /// `/proc/meminfo`. All memory that the kernel keeps for itself is in `SUnreclaim`, but for what zram
+    /// holds: no line has that.
     pub fn meminfo(&self) -> Values<Meminfo> {
         let sums = self.all();
         let mut lines = Lines::new(self.blank.release);

@@ -47,14 +47,15 @@ pub(super) struct Shared {
     /// Whether anonymous regions are kept to base pages, as the model's are, because the scenario does not
     /// set transparent huge pages.
     pub(super) base_pages: bool,
-    /// With compressed swap: bytes of each anonymous page that do not compress, and the seed of their contents.
+    /// With compressed swap: bytes of each anonymous page that do not compress, and the seed of their
+    /// contents.
     pub(super) contents: Option<(usize, u64)>,
 }
 
-/// Bytes that do not compress in a page of which zram's `lzo-rle` makes this number of bytes: LZO1X looks for a
-/// match at every 32nd part of the bytes that it has found none in, and has to see a run twice, so that it copies
-/// a 16th more than is random; then come some 12 bytes for the lengths (liblzo2 2.10: 1454 bytes of 1365
-/// random ones, 2213 of 2048).
+/// Bytes that do not compress in a page of which zram's `lzo-rle` makes this number of bytes: LZO1X looks
+/// for a match at every 32nd part of the bytes that it has found none in, and has to see a run twice, so
+/// that it copies a 16th more than is random; then come some 12 bytes for the lengths (liblzo2 2.10: 1454
+/// bytes of 1365 random ones, 2213 of 2048).
 fn random_bytes(object_bytes: u32) -> usize {
     (object_bytes.saturating_sub(12) as usize * 16 / 17).max(8)
 }
