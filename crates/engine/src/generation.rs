@@ -176,35 +176,41 @@ pub enum ZonelistCache {
     BelowMinOrNoProgress,
 }
 
-/// Differences between kernels with the multi-generational LRU (`mm/vmscan.c`, read in 6.1 and 6.12).
+/// Differences between kernels with the multi-generational LRU (`mm/vmscan.c`, read in 6.1, 6.8 and 6.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LruGen {
     /// kswapd ages before it evicts and not in between, and direct reclaim that has aged goes on to evict
-    /// (6.1). Otherwise a reclaimer that has aged ends its pass (6.12).
+    /// (6.1). Otherwise a reclaimer that has aged ends its pass (read in 6.8).
     pub kswapd_ages_first: bool,
     /// A pass ends when the target is reclaimed, and a pass of kswapd also when all zones are 64 pages above
-    /// high (6.12). Otherwise a pass ends early only at a priority of 10 and below, when the zones are above
+    /// high (read in 6.8). Otherwise a pass ends early only at a priority of 10 and below, when the zones are above
     /// their marks, or, in direct reclaim, after swapping or when others have aged meanwhile (6.1).
     pub stops_at_target: bool,
-    /// kswapd starts at the priority that suits its target (6.12), otherwise at 12.
-    pub initial_priority: bool,
+    /// kswapd starts at the priority that suits its target, but not below this one: 0 (read in 6.8), 6 (read
+    /// in 6.12; `set_initial_priority`). `None`: it starts at 12 (6.1).
+    pub initial_priority: Option<u8>,
+    /// kswapd forgets its fruitless runs at each pass and never sleeps on their account (read in 6.8;
+    /// `lru_gen_shrink_node`). Otherwise only progress makes it forget them.
+    pub kswapd_never_fails: bool,
     /// Reclaim that may not unmap or may not write leaves the lists alone, and reclaim that may not swap
-    /// takes no anonymous page (6.12). Otherwise such pages are skipped, and anonymous pages come last.
+    /// takes no anonymous page (read in 6.8). Otherwise such pages are skipped, and anonymous pages come last.
     pub all_or_nothing: bool,
-    /// The flushers are woken when all file pages that a pass met were dirty (6.12).
+    /// The flushers are woken when all file pages that a pass met were dirty (read in 6.12, not in 6.8).
     pub wakes_flushers: bool,
     /// Only recent refaults are counted as refaults (6.1), otherwise all are.
     pub counts_recent: bool,
     /// Pages that are spared for their tier count as `workingset_activate` (6.1), otherwise recent refaults
     /// do.
     pub counts_protected: bool,
-    /// A reclaimer that looks around a page marks the page as referenced, so that it is activated; direct
-    /// reclaim activates the neighbours that are in use only if they are fewer than 15 (6.1). Otherwise the
-    /// page is kept, and direct reclaim activates all of them (6.12).
+    /// A reclaimer that looks around a page marks the page as referenced, so that it is activated (through
+    /// 6.8; `lru_gen_look_around`, `folio_update_gen`). Otherwise the page is kept (read in 6.12).
     pub marks_looked_at: bool,
+    /// Direct reclaim that looks around a page activates the neighbours in use only if they are fewer than 15
+    /// (6.1). Otherwise it activates all of them (read in 6.8).
+    pub activates_few: bool,
     /// Dirty and locked pages and those under writeback move to the next generation when eviction meets them
-    /// in the oldest (6.1). Otherwise they are isolated and activated, which takes them to the youngest (read
-    /// in 6.12.117).
+    /// in the oldest (6.1, 6.8). Otherwise they are isolated and activated, which takes them to the youngest
+    /// (read in 6.12.117).
     pub sets_unclean_aside: bool,
 }
 
@@ -213,25 +219,36 @@ impl LruGen {
     pub const LINUX_6_1: Self = LruGen {
         kswapd_ages_first: true,
         stops_at_target: false,
-        initial_priority: false,
+        initial_priority: None,
+        kswapd_never_fails: false,
         all_or_nothing: false,
         wakes_flushers: false,
         counts_recent: true,
         counts_protected: true,
         marks_looked_at: true,
+        activates_few: true,
         sets_unclean_aside: true,
+    };
+    /// 6.8.
+    pub const LINUX_6_8: Self = LruGen {
+        kswapd_ages_first: false,
+        stops_at_target: true,
+        initial_priority: Some(0),
+        kswapd_never_fails: true,
+        all_or_nothing: true,
+        counts_recent: false,
+        counts_protected: false,
+        activates_few: false,
+        ..Self::LINUX_6_1
     };
     /// 6.12.
     pub const LINUX_6_12: Self = LruGen {
-        kswapd_ages_first: false,
-        stops_at_target: true,
-        initial_priority: true,
-        all_or_nothing: true,
+        initial_priority: Some(6),
+        kswapd_never_fails: false,
         wakes_flushers: true,
-        counts_recent: false,
-        counts_protected: false,
         marks_looked_at: false,
         sets_unclean_aside: false,
+        ..Self::LINUX_6_8
     };
 }
 
@@ -259,8 +276,8 @@ pub struct Generation {
     /// 4.4).
     pub shadow_nodes_by_lists: bool,
     /// What reclaim and refaults compare of an lruvec's counters (`lruvec_page_state`) is what a work item of
-    /// the memory controller collected, at most 2 s ago (read in 6.12), otherwise what is. 6.1 collects when
-    /// it looks, unless next to nothing has changed (`mem_cgroup_flush_stats`).
+    /// the memory controller collected, at most 2 s ago (read in 6.12), otherwise what is. 6.1 and 6.8 collect
+    /// when reclaim looks, unless next to nothing has changed (`mem_cgroup_flush_stats`).
     pub flushed_stats: bool,
     /// LRU lists belong to the node, otherwise to the zone (4.8, 599d0c954f91).
     pub lru_per_node: bool,
@@ -330,7 +347,8 @@ pub struct Generation {
     pub request_pages: u32,
     /// Requests that a task collects before it sends them: 16, or 32 from 5.16 on (`BLK_MAX_REQUEST_COUNT`).
     pub plug_requests: u32,
-    /// Writeback throttling favours whoever writes to swap (read in 6.12), otherwise kswapd.
+    /// Writeback throttling favours whoever writes to swap (`block/blk-wbt.c:get_limit`; read in 6.12, not in
+    /// 6.8), otherwise kswapd.
     pub swap_is_favoured: bool,
     /// Sixteen fruitless runs put kswapd to sleep (4.12, c73322d098e4). Otherwise a zone is given up after
     /// six times its reclaimable pages were scanned in vain.
@@ -398,7 +416,7 @@ pub struct Generation {
     /// A task counts a fault as major that had to be retried, because it met a locked page or started
     /// readahead (`mm/memory.c:mm_account_fault`, 5.9 on). With locks per VMA (6.4 on) most are not retried.
     pub retried_is_major: bool,
-    /// Each try of a fault counts as `pgfault` (read in 5.10 and 6.1), otherwise only its end (read in 6.12).
+    /// Each try of a fault counts as `pgfault` (read in 5.10 and 6.1), otherwise only its end (read in 6.8).
     /// Older kernels count each try too, but for these it was not compared with a kernel yet.
     pub counts_retries: bool,
     /// A write fault that has dirtied a page of a file gives up its lock while the writer is throttled, and
@@ -434,7 +452,7 @@ pub struct Generation {
 }
 
 /// Every generation's name, oldest first.
-pub const NAMES: [&str; 16] = [
+pub const NAMES: [&str; 18] = [
     "linux-2.6.32-rhel6.4",
     "linux-2.6.32-rhel6",
     "linux-3.0",
@@ -449,6 +467,8 @@ pub const NAMES: [&str; 16] = [
     "linux-5.15",
     "linux-6.1",
     "linux-6.1+mglru",
+    "linux-6.8",
+    "linux-6.8+mglru",
     "linux-6.12",
     "linux-6.12+mglru",
 ];
@@ -483,6 +503,8 @@ impl Generation {
             "linux-5.15" => Self::linux_5_15(),
             "linux-6.1" => Self::linux_6_1(),
             "linux-6.1+mglru" => Generation { name: "linux-6.1+mglru", policy: &Mglru, ..Self::linux_6_1() },
+            "linux-6.8" => Self::linux_6_8(),
+            "linux-6.8+mglru" => Generation { name: "linux-6.8+mglru", policy: &Mglru, ..Self::linux_6_8() },
             "linux-6.12" => Self::linux_6_12(),
             "linux-6.12+mglru" => {
                 Generation { name: "linux-6.12+mglru", policy: &Mglru, ..Self::linux_6_12() }
@@ -793,27 +815,37 @@ impl Generation {
         }
     }
 
+    /// 6.8, the kernel of Ubuntu 24.04. The closed forms are those of 6.12.
+    pub const fn linux_6_8() -> Self {
+        let rules = Rules::linux_6_12();
+        Generation {
+            name: "linux-6.8",
+            without_writepage: &Filesystem::ALL,
+            rules,
+            pcp: known_pcp(&rules),
+            dirty: known_dirty(&rules),
+            swap_shadow_nodes: true,
+            balance: Balance::WeightedCost,
+            lru_gen: LruGen::LINUX_6_8,
+            retried_is_major: false,
+            counts_retries: false,
+            swap_rw_page: false,
+            zspage_chain: ZspageChain::LeastWaste,
+            ..Self::linux_6_1()
+        }
+    }
+
     /// 6.12.
     pub const fn linux_6_12() -> Self {
         Generation {
             name: "linux-6.12",
-            without_writepage: &Filesystem::ALL,
-            rules: Rules::linux_6_12(),
-            pcp: known_pcp(&Rules::linux_6_12()),
-            dirty: known_dirty(&Rules::linux_6_12()),
             fallback: Fallback::BlockOrPage,
-            swap_shadow_nodes: true,
             flushed_stats: true,
             swap_is_favoured: true,
-            balance: Balance::WeightedCost,
             lru_gen: LruGen::LINUX_6_12,
             fault_around: Some(MmapHit::Fresh),
-            retried_is_major: false,
-            counts_retries: false,
             swapin_is_writable: true,
-            swap_rw_page: false,
-            zspage_chain: ZspageChain::LeastWaste,
-            ..Self::linux_6_1()
+            ..Self::linux_6_8()
         }
     }
 }

@@ -221,7 +221,7 @@ impl Rules {
         rules
     }
 
-    /// 6.12; 6.18 was seen to agree.
+    /// 6.12; 6.8 was read and has the same, 6.18 was seen to agree.
     pub const fn linux_6_12() -> Self {
         let mut rules = Self::linux_6_1();
         rules.name = "linux-6.12";
@@ -259,8 +259,8 @@ impl Rules {
     ///
     /// A release between two trees gets the newer one's record once the switches whose first release is known
     /// had arrived: refault detection in 3.15, the scale factor in 4.6 and lists per node in 4.8, the simple
-    /// test of mode 0 in 5.2, refaults of anonymous memory in 5.9 and the 256 MiB clamp in 5.10. Else it gets
-    /// the older one's. Distributions backport: what a host shows counts for more.
+    /// test of mode 0 in 5.2, refaults of anonymous memory in 5.9, the 256 MiB clamp in 5.10 and per-CPU lists
+    /// that adapt in 6.7. Else it gets the older one's. Distributions backport: what a host shows counts for more.
     ///
     /// RHEL 6 is told by its build: the walk over orders and zone reclaim changed with 2.6.32-411, between
     /// 6.4 and 6.5.
@@ -283,7 +283,7 @@ impl Rules {
             (5, ..10) => Self::linux_5_4(),
             (5, ..14) => Self::linux_5_10(),
             (5, _) | (6, ..1) => Self::linux_5_15(),
-            (6, ..12) => Self::linux_6_1(),
+            (6, ..8) => Self::linux_6_1(),
             _ => Self::linux_6_12(),
         };
         Some(rules)
@@ -321,6 +321,8 @@ mod tests {
             ("5.13.0", Some("linux-5.10")),
             ("6.0.0", Some("linux-5.15")),
             ("6.1.0-18-amd64", Some("linux-6.1")),
+            ("6.4.0-150600.23.25-default", Some("linux-6.1")),
+            ("6.8.0-45-generic", Some("linux-6.12")),
             ("6.18.44-fc", Some("linux-6.12")),
             ("7.0", Some("linux-6.12")),
             ("", None),

@@ -39,6 +39,8 @@ pub enum Kernel {
     V5_15,
     /// 6.1
     V6_1,
+    /// 6.8
+    V6_8,
     /// 6.12
     V6_12,
 }
@@ -96,7 +98,13 @@ const GENERATIONS: &[(&str, Generation, &str)] = &[
     ),
     ("linux-6.1", plain(Kernel::V6_1), "the same with `reclaim_throttle` instead of `congestion_wait`"),
     ("linux-6.1+mglru", mglru(Kernel::V6_1), "the same with the multi-generational LRU"),
-    ("linux-6.12", plain(Kernel::V6_12), "the two lists"),
+    (
+        "linux-6.8",
+        plain(Kernel::V6_8),
+        "reloads weigh more than rotations, per-CPU lists adapt; compared with no kernel",
+    ),
+    ("linux-6.8+mglru", mglru(Kernel::V6_8), "the same with the multi-generational LRU"),
+    ("linux-6.12", plain(Kernel::V6_12), "the same with statistics that are collected at intervals"),
     ("linux-6.12+mglru", mglru(Kernel::V6_12), "the same with the multi-generational LRU"),
 ];
 
@@ -121,6 +129,7 @@ impl Kernel {
             Kernel::V5_10 => Release(5, 10),
             Kernel::V5_15 => Release(5, 15),
             Kernel::V6_1 => Release(6, 1),
+            Kernel::V6_8 => Release(6, 8),
             Kernel::V6_12 => Release(6, 12),
         }
     }
@@ -336,6 +345,8 @@ mod tests {
         assert_eq!(of("3.10.0-1160.el7.x86_64"), ("linux-3.10", String::new()));
         assert_eq!(of("3.10.108"), ("linux-3.10.108", String::new()));
         assert_eq!(of("6.18.44"), ("linux-6.12", "newest".to_owned()));
+        assert_eq!(of("6.8.0-45-generic"), ("linux-6.8", String::new()));
+        assert_eq!(of("6.4.0-150600.23.25-default"), ("linux-6.1", "newest".to_owned()));
         assert_eq!(of("4.18.0-553.el8_10.x86_64"), ("linux-4.4", "newest".to_owned()));
         assert_eq!(of("5.8.0-63-generic"), ("linux-5.4", "generation".to_owned()));
         assert_eq!(of("5.9.16"), ("linux-5.10", "first".to_owned()));
@@ -359,9 +370,7 @@ mod tests {
             assert!(!generation.about().is_empty());
         }
         let said = |text: &str| text.parse::<Generation>().unwrap_err().to_string();
-        let accepted = "Accepted: \"linux-2.6.32-rhel6.4\", \"linux-2.6.32-rhel6\", \"linux-3.0\", \
-                        \"linux-3.0-sles11sp2\", \"linux-3.0-sles11sp3\", \"linux-3.10\", \"linux-3.10.108\", \"linux-3.11\", \"linux-4.4\", \"linux-5.4\", \"linux-5.10\", \"linux-5.15\", \"linux-6.1\", \"linux-6.1+mglru\", \"linux-6.12\", \
-                        \"linux-6.12+mglru\"";
+        let accepted = "Accepted: \"linux-2.6.32-rhel6.4\", \"linux-2.6.32-rhel6\", \"linux-3.0\", \"linux-3.0-sles11sp2\", \"linux-3.0-sles11sp3\", \"linux-3.10\", \"linux-3.10.108\", \"linux-3.11\", \"linux-4.4\", \"linux-5.4\", \"linux-5.10\", \"linux-5.15\", \"linux-6.1\", \"linux-6.1+mglru\", \"linux-6.8\", \"linux-6.8+mglru\", \"linux-6.12\", \"linux-6.12+mglru\"";
         assert_eq!(said("6.1"), format!("\"6.1\" is not known; did you mean \"linux-6.1\"? {accepted}"));
         for (text, near) in [
             ("linux-6.2", "linux-6.1"),

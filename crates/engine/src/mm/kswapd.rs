@@ -228,10 +228,11 @@ impl Mm {
             zone.boost = zone.boost.saturating_sub(*boost);
         }
         let balanced = self.is_balanced(node, highest);
+        let gives_up = self.generation.kswapd_failures && !self.generation.policy.forgets_failures(self);
         let kswapd = &mut self.nodes[node].kswapd;
         if run.freed > 0 {
             kswapd.failures = 0;
-        } else if self.generation.kswapd_failures && failed {
+        } else if gives_up && failed {
             kswapd.failures += 1;
         }
         kswapd.woken = false;
@@ -240,7 +241,7 @@ impl Mm {
             kswapd.state = State::Asleep;
         } else if balanced {
             kswapd.state = State::Napping(cx.now() + TENTH);
-        } else if run.freed == 0 && !self.generation.kswapd_failures {
+        } else if run.freed == 0 && !gives_up {
             // kswapd would otherwise go on for ever. The next allocation that finds too little memory wakes
             // it.
             kswapd.state = State::Napping(cx.now() + TENTH);
@@ -543,6 +544,24 @@ mod tests {
         // The multi-generational LRU of 6.12 frees nothing where it may not write.
         let (mm, freed) = boosted("linux-6.12+mglru");
         assert_eq!((mm.zones[1].boost, freed), (0, 0));
+    }
+
+    #[test]
+    fn sixteen_fruitless_runs_end_kswapd_but_not_with_generations_on_6_8() {
+        for (kernel, gives_up) in
+            [("linux-6.8", true), ("linux-6.8+mglru", false), ("linux-6.12+mglru", true)]
+        {
+            // Without a free page the node is never balanced.
+            let mut mm = reading(Generation::named(kernel).unwrap(), |_| false);
+            mm.zones.iter_mut().for_each(|zone| zone.free = 0);
+            let cx = Cx::new(0, 0, usize::MAX, 0);
+            for _ in 0..16 {
+                assert!(!mm.nodes[0].kswapd.gave_up(), "{kernel}");
+                let run = mm.begin_balance(0);
+                mm.end_balance(&cx, 0, &run);
+            }
+            assert_eq!(mm.nodes[0].kswapd.gave_up(), gives_up, "{kernel}");
+        }
     }
 
     #[test]

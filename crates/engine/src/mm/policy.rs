@@ -163,6 +163,11 @@ pub(crate) trait Policy: Debug + Sync {
         DEF_PRIORITY
     }
 
+    /// Whether kswapd forgets its fruitless runs without having made progress.
+    fn forgets_failures(&self, _mm: &Mm) -> bool {
+        false
+    }
+
     /// Ages the pages of an lruvec before kswapd looks whether it has to be shrunk.
     fn age(&self, _mm: &mut Mm, _cx: &mut Cx, _scan: &ScanControl, _lruvec: usize) {}
 
