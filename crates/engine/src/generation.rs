@@ -41,7 +41,7 @@ pub enum Balance {
     Rotation,
     /// Shares follow what reclaim and refaults cost, in pages (5.8, 314b57fb0460).
     Cost,
-    /// Cost with I/O weighted 32 times a rotation (6.2, 0538a82c39e9).
+    /// Cost with I/O weighted 32 times a rotation (6.2, 0538a82c39e9; RHEL 8.10).
     WeightedCost,
 }
 
@@ -369,7 +369,7 @@ pub struct Generation {
     /// Dirty pages and pages under writeback that reclaim meets are activated until they are clean (4.11,
     /// c55e8d035b28; read in 5.4), otherwise they stay inactive.
     pub dirty_activates: bool,
-    /// `reclaim_throttle` took the place of `congestion_wait` (5.16, 8cd7c588decf).
+    /// `reclaim_throttle` took the place of `congestion_wait` (5.16, 8cd7c588decf; RHEL 8.7).
     pub reclaim_throttle: bool,
     /// Direct reclaim is held while free memory is below half of the min marks (3.6, 5515061d22f0).
     pub pfmemalloc_throttle: bool,
@@ -420,7 +420,7 @@ pub struct Generation {
     /// Older kernels count each try too, but for these it was not compared with a kernel yet.
     pub counts_retries: bool,
     /// A write fault that has dirtied a page of a file gives up its lock while the writer is throttled, and
-    /// is retried (5.5, 89b15332af7c). In 6.0 it is complete then (d92725256b4f).
+    /// is retried (5.5, 89b15332af7c). In 6.0 and RHEL 8.10 it is complete then (d92725256b4f).
     pub dirty_fault_retries: bool,
     /// The flusher writes for a tenth of a second before it looks at the limit again
     /// (`fs/fs-writeback.c:writeback_sb_inodes`, 3.2 on, e6fb6da2e107).
@@ -452,7 +452,7 @@ pub struct Generation {
 }
 
 /// Every generation's name, oldest first.
-pub const NAMES: [&str; 18] = [
+pub const NAMES: [&str; 19] = [
     "linux-2.6.32-rhel6.4",
     "linux-2.6.32-rhel6",
     "linux-3.0",
@@ -462,6 +462,7 @@ pub const NAMES: [&str; 18] = [
     "linux-3.10.108",
     "linux-3.11",
     "linux-4.4",
+    "linux-4.18-rhel8",
     "linux-5.4",
     "linux-5.10",
     "linux-5.15",
@@ -498,6 +499,7 @@ impl Generation {
             "linux-3.10.108" => Self::linux_3_10_108(),
             "linux-3.11" => Self::linux_3_11(),
             "linux-4.4" => Self::linux_4_4(),
+            "linux-4.18-rhel8" => Self::rhel_8(),
             "linux-5.4" => Self::linux_5_4(),
             "linux-5.10" => Self::linux_5_10(),
             "linux-5.15" => Self::linux_5_15(),
@@ -790,6 +792,22 @@ impl Generation {
             counts_retries: true,
             dirty_fault_retries: true,
             ..Self::linux_5_4()
+        }
+    }
+
+    /// RHEL 8.10: 4.18.0-553, read in 553.66.1. It has the reclaim of 5.10, the weights of 6.2 and the throttle
+    /// of 5.16, on the multi-queue block layer.
+    pub const fn rhel_8() -> Self {
+        let rules = Rules::rhel_8();
+        Generation {
+            name: "linux-4.18-rhel8",
+            rules,
+            pcp: known_pcp(&rules),
+            dirty: known_dirty(&rules),
+            balance: Balance::WeightedCost,
+            reclaim_throttle: true,
+            dirty_fault_retries: false,
+            ..Self::linux_5_10()
         }
     }
 

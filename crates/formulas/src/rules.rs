@@ -182,6 +182,15 @@ impl Rules {
         rules
     }
 
+    /// RHEL 8.10: 4.18.0-553, whose closed forms are those of 5.10 but for the heuristic of overcommit. Builds
+    /// from 305 on (8.4) get them; 240 (8.3) has no boost of watermarks yet.
+    pub const fn rhel_8() -> Self {
+        let mut rules = Self::linux_5_10();
+        rules.name = "linux-4.18-rhel8";
+        rules.overcommit = Self::linux_4_19().overcommit;
+        rules
+    }
+
     /// 5.4.
     pub const fn linux_5_4() -> Self {
         let mut rules = Self::linux_4_19();
@@ -234,7 +243,7 @@ impl Rules {
     }
 
     /// Every record, oldest first.
-    pub const ALL: [Rules; 13] = [
+    pub const ALL: [Rules; 14] = [
         Self::rhel_6_4(),
         Self::rhel_6(),
         Self::linux_3_0(),
@@ -243,6 +252,7 @@ impl Rules {
         Self::rhel_7(),
         Self::linux_4_4(),
         Self::linux_4_19(),
+        Self::rhel_8(),
         Self::linux_5_4(),
         Self::linux_5_10(),
         Self::linux_5_15(),
@@ -274,6 +284,7 @@ impl Rules {
             (2, 6) if release.contains(".el6") && rhel_build(release) < 411 => Self::rhel_6_4(),
             (2, 6) if release.contains(".el6") => Self::rhel_6(),
             (..=2, _) => return None,
+            (4, 18) if release.contains(".el8") && rhel_build(release) >= 305 => Self::rhel_8(),
             (3, 10) if release.contains(".el7") => Self::rhel_7(),
             (3, 10) if numbers.next() == Some(Ok(108)) => Self::linux_3_10_108(),
             (3, ..10) => Self::linux_3_0(),
@@ -313,7 +324,8 @@ mod tests {
             ("3.10.0-1160.el7.x86_64", Some("linux-3.10-rhel7")),
             ("4.3.0", Some("linux-4.4")),
             ("4.15.0-213-generic", Some("linux-4.19")),
-            ("4.18.0-553.el8_10.x86_64", Some("linux-4.19")),
+            ("4.18.0-240.el8.x86_64", Some("linux-4.19")),
+            ("4.18.0-553.el8_10.x86_64", Some("linux-4.18-rhel8")),
             ("5.1.0", Some("linux-4.19")),
             ("5.8.0", Some("linux-5.4")),
             ("5.14.0-427.el9.x86_64", Some("linux-5.15")),

@@ -31,6 +31,8 @@ pub enum Kernel {
     V3_11,
     /// 4.4
     V4_4,
+    /// RHEL 8, 4.18 with the changes of 8.10.
+    Rhel8,
     /// 5.4
     V5_4,
     /// 5.10
@@ -89,6 +91,11 @@ const GENERATIONS: &[(&str, Generation, &str)] = &[
     ),
     ("linux-3.11", plain(Kernel::V3_11), "the first whose kswapd is bounded"),
     ("linux-4.4", plain(Kernel::V4_4), "the last long-term kernel with lists per zone"),
+    (
+        "linux-4.18-rhel8",
+        plain(Kernel::Rhel8),
+        "RHEL 8.10: 4.18 with the reclaim of 5.10 and later; compared with no kernel",
+    ),
     ("linux-5.4", plain(Kernel::V5_4), "lists per node, the old balance of file and anonymous pages"),
     ("linux-5.10", plain(Kernel::V5_10), "balance by the cost of refaults, those of anonymous pages too"),
     (
@@ -117,7 +124,8 @@ impl Kernel {
             .map(|(_, generation, _)| generation.kernel)
     }
 
-    /// Its release, by which settings are told apart.
+    /// The release whose settings it has; 4.18 of RHEL 8 has those of 5.10 (`kernel/sysctl.c` of 8.10:
+    /// swappiness up to 200, `watermark_boost_factor`).
     pub fn release(self) -> Release {
         match self {
             Kernel::Rhel6_4 | Kernel::Rhel6 => Release(2, 6),
@@ -126,7 +134,7 @@ impl Kernel {
             Kernel::V3_11 => Release(3, 11),
             Kernel::V4_4 => Release(4, 4),
             Kernel::V5_4 => Release(5, 4),
-            Kernel::V5_10 => Release(5, 10),
+            Kernel::Rhel8 | Kernel::V5_10 => Release(5, 10),
             Kernel::V5_15 => Release(5, 15),
             Kernel::V6_1 => Release(6, 1),
             Kernel::V6_8 => Release(6, 8),
@@ -159,6 +167,11 @@ impl Generation {
             return (plain(kernel), String::new());
         }
         let named = |name: &str| name.parse().unwrap_or(plain(Kernel::V6_12));
+        if let Some(build) = rhel_8(release) {
+            let early = "; it stands for 8.10, and through 8.6 reclaim waits for devices in another way";
+            let remark = if build >= THROTTLES { "" } else { early };
+            return (plain(Kernel::Rhel8), remark.to_owned());
+        }
         match version(release).and_then(nearest) {
             Some(Near::Itself(name))
                 if named(name).kernel != Kernel::Rhel6 || release.starts_with("2.6.32") =>
@@ -185,7 +198,8 @@ impl Generation {
     #[must_use]
     pub fn on(self, release: &str) -> Generation {
         let Generation { kernel, .. } = Self::for_kernel(release).0;
-        match kernel.release() == self.kernel.release() {
+        let series = |kernel: Kernel| version(kernel.name()).map(|(major, minor, _)| (major, minor));
+        match series(kernel) == series(self.kernel) {
             true => Generation { kernel, ..self },
             false => self,
         }
@@ -273,6 +287,19 @@ fn of_distribution(release: &str) -> Option<Kernel> {
     sles_11.then_some(if patch < 76 { Kernel::Sles11Sp2 } else { Kernel::Sles11Sp3 })
 }
 
+/// The first build of 4.18.0 of RHEL 8 (8.4) that reclaims by the cost of refaults. 8.3 does not
+/// (`mm/vmscan.c` of 4.18.0-240).
+const BY_COST: u32 = 305;
+/// The first build of 4.18.0 of RHEL 8 (8.7) that has `reclaim_throttle`; 372 of 8.6 has it not.
+const THROTTLES: u32 = 425;
+
+/// The build of a kernel of RHEL 8 or its rebuilds for which the generation stands: 553 of
+/// `4.18.0-553.el8_10.x86_64`.
+fn rhel_8(release: &str) -> Option<u32> {
+    let build = release.strip_prefix("4.18.0-").filter(|build| build.contains(".el8"))?;
+    build.split('.').next()?.parse().ok().filter(|&build| build >= BY_COST)
+}
+
 /// The first release that the generation before it no longer stands for, and the first that the one after it
 /// does: between them the balance of file and anonymous pages changed (5.8, `314b57fb0460` and others; 5.9,
 /// `b518154e59aa`), and no generation has been compared with such a kernel.
@@ -290,10 +317,13 @@ enum Near {
 /// The generation to take for a kernel; `None` for one that is older than all of them.
 fn nearest(kernel: Version) -> Option<Near> {
     let plain = || {
-        let by_version = GENERATIONS.iter().filter(|(_, generation, _)| {
-            !generation.mglru
-                && !matches!(generation.kernel, Kernel::Rhel6_4 | Kernel::Sles11Sp2 | Kernel::Sles11Sp3)
-        });
+        // What a distribution took from later kernels keeps its own from standing for any other.
+        let takes_from_later = |kernel| {
+            matches!(kernel, Kernel::Rhel6_4 | Kernel::Sles11Sp2 | Kernel::Sles11Sp3 | Kernel::Rhel8)
+        };
+        let by_version = GENERATIONS
+            .iter()
+            .filter(|(_, generation, _)| !generation.mglru && !takes_from_later(generation.kernel));
         let names = by_version.map(|(name, ..)| *name);
         names.filter_map(|name| Some((name, version(name)?)))
     };
@@ -347,7 +377,11 @@ mod tests {
         assert_eq!(of("6.18.44"), ("linux-6.12", "newest".to_owned()));
         assert_eq!(of("6.8.0-45-generic"), ("linux-6.8", String::new()));
         assert_eq!(of("6.4.0-150600.23.25-default"), ("linux-6.1", "newest".to_owned()));
-        assert_eq!(of("4.18.0-553.el8_10.x86_64"), ("linux-4.4", "newest".to_owned()));
+        assert_eq!(of("4.18.0-553.el8_10.x86_64"), ("linux-4.18-rhel8", String::new()));
+        assert_eq!(of("4.18.0-305.25.1.el8_4.x86_64"), ("linux-4.18-rhel8", "stands".to_owned()));
+        assert_eq!(of("4.18.0-240.el8.x86_64"), ("linux-4.4", "newest".to_owned()));
+        assert_eq!(of("4.18.0-25-generic"), ("linux-4.4", "newest".to_owned()));
+        assert_eq!(of("4.19.0-27-amd64"), ("linux-4.4", "newest".to_owned()));
         assert_eq!(of("5.8.0-63-generic"), ("linux-5.4", "generation".to_owned()));
         assert_eq!(of("5.9.16"), ("linux-5.10", "first".to_owned()));
         assert_eq!(of("5.10.0-46-amd64"), ("linux-5.10", String::new()));
@@ -364,13 +398,25 @@ mod tests {
     }
 
     #[test]
+    fn a_kernel_of_the_same_settings_is_not_of_the_same_series() {
+        let generation: Generation = "linux-5.10".parse().unwrap();
+        assert_eq!(generation.on("4.18.0-553.el8_10.x86_64"), generation);
+        let older: Generation = "linux-3.10".parse().unwrap();
+        assert_eq!(older.on("3.10.108").name(), "linux-3.10.108");
+    }
+
+    #[test]
     fn names_read_back_and_others_are_refused() {
         for generation in Generation::all() {
             assert_eq!(generation.name().parse(), Ok(generation));
             assert!(!generation.about().is_empty());
         }
         let said = |text: &str| text.parse::<Generation>().unwrap_err().to_string();
-        let accepted = "Accepted: \"linux-2.6.32-rhel6.4\", \"linux-2.6.32-rhel6\", \"linux-3.0\", \"linux-3.0-sles11sp2\", \"linux-3.0-sles11sp3\", \"linux-3.10\", \"linux-3.10.108\", \"linux-3.11\", \"linux-4.4\", \"linux-5.4\", \"linux-5.10\", \"linux-5.15\", \"linux-6.1\", \"linux-6.1+mglru\", \"linux-6.8\", \"linux-6.8+mglru\", \"linux-6.12\", \"linux-6.12+mglru\"";
+        let accepted = "Accepted: \"linux-2.6.32-rhel6.4\", \"linux-2.6.32-rhel6\", \"linux-3.0\", \
+                         \"linux-3.0-sles11sp2\", \"linux-3.0-sles11sp3\", \"linux-3.10\", \
+                         \"linux-3.10.108\", \"linux-3.11\", \"linux-4.4\", \"linux-4.18-rhel8\", \
+                         \"linux-5.4\", \"linux-5.10\", \"linux-5.15\", \"linux-6.1\", \"linux-6.1+mglru\", \
+                         \"linux-6.8\", \"linux-6.8+mglru\", \"linux-6.12\", \"linux-6.12+mglru\"";
         assert_eq!(said("6.1"), format!("\"6.1\" is not known; did you mean \"linux-6.1\"? {accepted}"));
         for (text, near) in [
             ("linux-6.2", "linux-6.1"),

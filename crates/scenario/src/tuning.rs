@@ -126,7 +126,8 @@ pub(crate) fn flatten(table: &Table) -> impl Iterator<Item = (String, &Entry)> {
 
 /// The oldest kernel of a release or a newer one.
 fn first_with(since: Release) -> Option<Kernel> {
-    Kernel::all().find(|kernel| kernel.release() >= since)
+    // RHEL 8 has settings of kernels that are newer than those after it.
+    Kernel::all().filter(|&kernel| kernel != Kernel::Rhel8).find(|kernel| kernel.release() >= since)
 }
 
 /// The kernels that have a setting, in words.
