@@ -281,6 +281,9 @@ pub struct Generation {
     pub flushed_stats: bool,
     /// LRU lists belong to the node, otherwise to the zone (4.8, 599d0c954f91).
     pub lru_per_node: bool,
+    /// Pages that a CPU collects before it takes the LRU lock to put them on their lists (`PAGEVEC_SIZE`): 14,
+    /// 15 (4.16; read in 5.10 and 6.1), 31 (read in 6.12).
+    pub pagevec_size: u32,
     /// The policy that decides which pages stay in memory.
     pub(crate) policy: &'static dyn Policy,
     /// Rules of the multi-generational LRU, used if it is on.
@@ -535,6 +538,7 @@ impl Generation {
             shadow_nodes_by_lists: false,
             flushed_stats: false,
             lru_per_node: false,
+            pagevec_size: 14,
             policy: &TwoLists,
             lru_gen: LruGen::LINUX_6_1,
             anon_starts_inactive: false,
@@ -752,6 +756,7 @@ impl Generation {
             dirty: known_dirty(&Rules::linux_5_4()),
             shadow_nodes_by_lists: true,
             lru_per_node: true,
+            pagevec_size: 15,
             file_only: FileOnly::NotLow,
             anon_only: AnonOnly::TinyUnlessLow,
             kswapd_target: KswapdTarget::NodeHigh,
@@ -859,6 +864,7 @@ impl Generation {
             name: "linux-6.12",
             fallback: Fallback::BlockOrPage,
             flushed_stats: true,
+            pagevec_size: 31,
             swap_is_favoured: true,
             lru_gen: LruGen::LINUX_6_12,
             fault_around: Some(MmapHit::Fresh),

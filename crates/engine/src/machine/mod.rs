@@ -14,11 +14,12 @@
 //!   program yield the same run, byte for byte.
 //! - **Tasks** (threads of the program, one kswapd per node, one flusher) run in slices: a task executes
 //!   operation after operation in its own time, until it blocks or passes the next entry of the queue by more
-//!   than a lookahead: [`LOOKAHEAD_IDLE_NS`], or [`LOOKAHEAD_RECLAIM_NS`] while a kswapd is awake or a task
-//!   waits for reclaim. The lookahead is how far the order of two tasks' accesses to memory can differ from
-//!   the order of their times. A call that affects others (it has a request for a device, or a kswapd to
-//!   wake) ends the slice, so that the consequences happen at their time.
+//!   than a lookahead: [`LOOKAHEAD_IDLE_NS`], or [`LOOKAHEAD_RECLAIM_NS`] while a kswapd is awake, a task
+//!   waits for reclaim, or one has just had to spin for a lock. The lookahead is how far the order of two
+//!   tasks' accesses to memory can differ from the order of their times. A call that affects others (it has a
+//!   request for a device, or a kswapd to wake) ends the slice, so that the consequences happen at their time.
 //! - **CPUs** are shared equally when more tasks want one than there are (`cpus`).
+//! - **The LRU lock** of each zone or node is held by one CPU at a time; others spin (`mm/lru_lock.rs`).
 //! - **Devices** have a queue with merging and a scheduler, a bandwidth, a rate or a seek time, and a latency
 //!   (`device`). Swap has a device of its own or shares the disk.
 //! - **Sleeping** ends by an event or at a time. The task runs again after the cost of a wake-up.
@@ -29,9 +30,9 @@
 //!
 //! There is no scheduler beyond equal shares: no latency before a busy CPU is given up, no priorities, no run
 //! queues per CPU, and no migration but of tasks that wake (`cpus`). There is no contention for caches,
-//! memory bandwidth or locks. There are no interrupts: the cost of a completion is part of the wake-up.
-//! Remote memory is not slower than local memory. A thread that is killed in the middle of a call does not
-//! finish the call.
+//! memory bandwidth or other locks than the LRU lock. There are no interrupts: the cost of a completion is
+//! part of the wake-up. Remote memory is not slower than local memory. A thread that is killed in the middle
+//! of a call does not finish the call.
 
 mod bucket;
 mod cpus;
@@ -64,8 +65,8 @@ use task::{Kind, Process, State, Task, Thread, Waiters};
 
 /// How far a task may run past the next entry of the queue, in nanoseconds, while there is no reclaim.
 pub const LOOKAHEAD_IDLE_NS: u64 = 1_000_000;
-/// How far a task may run past the next entry of the queue, in nanoseconds, while a kswapd is awake or a task
-/// waits for reclaim. Reclaim of 32 pages takes about as long.
+/// How far a task may run past the next entry of the queue, in nanoseconds, while a kswapd is awake, a task waits
+/// for reclaim, or one has just had to spin for a lock. Reclaim of 32 pages takes about as long.
 pub const LOOKAHEAD_RECLAIM_NS: u64 = 100_000;
 /// Longest slice, in nanoseconds, however empty the queue is.
 const SLICE_NS: u64 = 10_000_000;
@@ -251,6 +252,7 @@ impl Machine {
         {
             debug_assert!(now >= self.now, "time went back from {} to {now}", self.now);
             self.now = now;
+            self.mm.advance(now);
             let look = match happening {
                 Event::Sample => {
                     self.sample(sink)?;

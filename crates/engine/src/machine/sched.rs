@@ -58,7 +58,7 @@ impl Machine {
 
     /// How far a task may run past the next entry of the queue.
     fn lookahead(&self) -> u64 {
-        if self.reclaiming > 0 { LOOKAHEAD_RECLAIM_NS } else { LOOKAHEAD_IDLE_NS }
+        if self.reclaiming > 0 || self.mm.is_contended() { LOOKAHEAD_RECLAIM_NS } else { LOOKAHEAD_IDLE_NS }
     }
 
     pub(super) fn context(&self, task: usize, process: usize) -> Cx {

@@ -56,6 +56,7 @@ impl Mm {
         for lruvec in 0..self.lruvecs.len() {
             self.check_lists(lruvec, &mut places, &mut recounts)?;
             self.generation.policy.check(self, lruvec)?;
+            self.lruvecs[lruvec].lru_lock.check()?;
         }
         self.check_frames(&mut places, &mut recounts)?;
         for (index, (zone, recount)) in self.zones.iter().zip(&recounts).enumerate() {

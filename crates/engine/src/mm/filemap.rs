@@ -256,6 +256,7 @@ impl Mm {
             refault = self.workingset_refault(frame, shadow);
         }
         self.generation.policy.insert(self, frame, Arrival::File { refault });
+        self.batch_lru_add(cx, frame);
     }
 
     /// Drops a clean, unmapped page that no device is using; its contents are on disk

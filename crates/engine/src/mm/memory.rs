@@ -695,6 +695,7 @@ impl Mm {
         self.objects.at_mut(slot).held += 1;
         self.stat_add(frame, Stat::AnonPages);
         self.generation.policy.insert(self, frame, Arrival::Touched);
+        self.batch_lru_add(cx, frame);
         Ok(())
     }
 

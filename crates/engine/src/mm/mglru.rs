@@ -21,6 +21,7 @@ use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_workload::RegionId;
 
 use super::frame::{Frame, NONE, entry, flag, list};
+use super::lru_lock::LockedBatch;
 use super::memory::Vma;
 use super::mmzone::{ANON, FILE};
 use super::page_alloc::HIGHEST;
@@ -759,6 +760,8 @@ impl Mm {
     /// next one. If they are anonymous and cannot be swapped, they stay on their list, which becomes that of
     /// the youngest.
     fn inc_max_seq(&mut self, cx: &mut Cx, lruvec: usize, can_swap: bool) {
+        let began_ns = cx.now();
+        let mut moved = 0;
         for kind in [FILE, ANON] {
             if self.generations(lruvec).count(kind) < MAX_NR_GENS {
                 continue;
@@ -769,6 +772,7 @@ impl Mm {
                     while self.lruvecs[lruvec].lists[place].len > 0 {
                         let frame = self.lruvecs[lruvec].lists[place].oldest();
                         cx.spend(self.costs.scan);
+                        moved += 1;
                         let f = &mut self.frames[frame as usize];
                         let promoted = f.counts_in();
                         if promoted == list_of(min, kind) {
@@ -784,6 +788,7 @@ impl Mm {
             generations.step(kind);
             generations.min_seq[kind] += 1;
         }
+        self.lock_batch(cx, lruvec, LockedBatch { began_ns, isolated: moved, skipped: 0, returned: 0 });
         let generations = self.generations_mut(lruvec);
         generations.max_seq += 1;
         generations.born[(generations.max_seq % MAX_NR_GENS) as usize] = cx.now();
@@ -867,7 +872,8 @@ impl Mm {
         }
         let last_tier = tier.unwrap_or_else(|| generations.own_last_tier(kind));
         let from = generations.oldest_list(kind);
-        let (mut scanned, mut isolated) = (0, 0);
+        let (mut scanned, mut isolated, mut freed) = (0, 0, 0);
+        let began_ns = cx.now();
         let mut tally = Tally::new(&self.lruvecs[lruvec]);
         // Pages of the highest zone are evicted first.
         let zones =
@@ -892,10 +898,13 @@ impl Mm {
                     tally.scanned(zone);
                     if self.evict_page(cx, scan, lruvec, frame, met) {
                         tally.freed(zone);
+                        freed += 1;
                     }
                 }
             }
         }
+        let returned = isolated - freed;
+        self.lock_batch(cx, lruvec, LockedBatch { began_ns, isolated: scanned, skipped: 0, returned });
         self.note_scanned(scan, kind, &tally);
         if kind == FILE {
             pass.file_taken += isolated;

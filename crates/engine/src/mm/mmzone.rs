@@ -9,6 +9,7 @@ use lotsfree_units::PageSize;
 use super::blk::WriteQueues;
 use super::frame::{Frames, List, flag, list};
 use super::free_area::{FreeArea, MigrateType, PAGEBLOCK};
+use super::lru_lock::{HoldTimes, LruLocking};
 use super::object::Objects;
 use super::page_alloc::Watermark;
 use super::page_writeback::Writeback;
@@ -169,6 +170,7 @@ pub(crate) struct Lruvec {
     pub(crate) zones: Vec<usize>,
     pub(crate) node: usize,
     pub(crate) flags: ReclaimFlags,
+    pub(super) lru_lock: HoldTimes,
     /// Pages evicted, and pages activated (`nonresident_age`; `inactive_age` before 5.9), if the policy
     /// counts them.
     pub(crate) nonresident_age: u64,
@@ -188,6 +190,7 @@ impl Lruvec {
             node: of[zones[0]].node,
             zones,
             flags: ReclaimFlags::default(),
+            lru_lock: HoldTimes::default(),
             nonresident_age: 0,
             flushed: generation.flushed_stats.then(Lists::default),
             state: policy.state(pages),
@@ -442,6 +445,7 @@ impl Mm {
             zones,
             nodes,
             lruvecs,
+            lru_locking: LruLocking::new(config.cpus.max(1) as usize),
             total_reserve: 0,
             zone_reclaim_mode,
             min_free_kbytes: 0,

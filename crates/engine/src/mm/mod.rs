@@ -20,6 +20,7 @@ pub(crate) mod footprint;
 pub(crate) mod frame;
 pub(crate) mod free_area;
 pub(crate) mod lru;
+pub(crate) mod lru_lock;
 pub(crate) mod memory;
 pub(crate) mod mglru;
 pub(crate) mod mmzone;
@@ -333,6 +334,7 @@ pub struct Mm {
     pub(crate) zones: Vec<Zone>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) lruvecs: Vec<Lruvec>,
+    pub(crate) lru_locking: lru_lock::LruLocking,
     pub(crate) total_reserve: u64,
     pub(crate) zone_reclaim_mode: u64,
     pub(crate) min_free_kbytes: u64,

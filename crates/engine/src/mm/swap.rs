@@ -312,5 +312,6 @@ impl Mm {
         self.update_swap_node(cx, slot, Change::Added { shadow: shadow != 0 }, Gfp::Kernel);
         let refault = shadow != 0 && self.workingset_refault(frame, shadow);
         self.generation.policy.insert(self, frame, Arrival::SwappedIn { refault });
+        self.batch_lru_add(cx, frame);
     }
 }

@@ -12,6 +12,7 @@ use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_units::{Bytes, PageSize};
 
 use super::frame::{Frame, flag, list};
+use super::lru_lock::LockedBatch;
 use super::mmzone::{ANON, FILE, Zone};
 use super::policy::{self, Arrival, Kept, Policy, Shadow};
 use super::vmscan::{Fate, ReclaimStat, Reclaimer, ScanControl, Tally};
@@ -477,6 +478,7 @@ impl Mm {
         let anon = which == list::ACTIVE_ANON;
         let to = list::inactive(anon);
         let (mut taken, mut referenced) = (0, 0);
+        let began_ns = cx.now();
         let mut batch = self.isolate_lru_pages(scan, lruvec, which, batch);
         self.count_skipped(lruvec, &batch, PGREFILL);
         for at in 0..batch.len() {
@@ -500,6 +502,8 @@ impl Mm {
             self.lru_add(frame, to);
         }
         self.lru_add_all(lruvec, which, batch.kept());
+        let skipped = batch.len() as u64 - taken;
+        self.lock_batch(cx, lruvec, LockedBatch { began_ns, isolated: taken, skipped, returned: taken });
         self.events[vmstat::pgdeactivate] += taken;
         let kind = usize::from(!anon);
         let l: &mut State = self.lruvecs[lruvec].state_mut();
@@ -548,6 +552,7 @@ impl Mm {
         let anon = which == list::INACTIVE_ANON;
         let mut met = ReclaimStat { anon, ..ReclaimStat::default() };
         let mut tally = Tally::new(&self.lruvecs[lruvec]);
+        let began_ns = cx.now();
         let mut batch = self.isolate_lru_pages(scan, lruvec, which, batch);
         for at in 0..batch.len() {
             let frame = batch.frame(at);
@@ -586,6 +591,9 @@ impl Mm {
         }
         self.events[vmstat::pgactivate] += met.activated;
         self.putback_lru_pages(scan, (lruvec, which), &batch, &tally);
+        let skipped = batch.len() as u64 - met.taken;
+        let returned = met.taken - met.reclaimed;
+        self.lock_batch(cx, lruvec, LockedBatch { began_ns, isolated: met.taken, skipped, returned });
         met.queued = self.flush_pageout(cx, scan.is_kswapd());
         let kind = usize::from(!anon);
         let l: &mut State = self.lruvecs[lruvec].state_mut();

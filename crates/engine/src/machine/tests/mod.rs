@@ -1,5 +1,6 @@
 //! Small machines with programs written by hand, and random ones.
 
+mod locks;
 mod programs;
 mod random;
 
