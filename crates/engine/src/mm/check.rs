@@ -57,6 +57,7 @@ impl Mm {
             self.check_lists(lruvec, &mut places, &mut recounts)?;
             self.generation.policy.check(self, lruvec)?;
             self.lruvecs[lruvec].lru_lock.check()?;
+            self.lruvecs[lruvec].reclaim_locked.check()?;
         }
         self.check_frames(&mut places, &mut recounts)?;
         for (index, (zone, recount)) in self.zones.iter().zip(&recounts).enumerate() {

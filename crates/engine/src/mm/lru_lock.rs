@@ -48,7 +48,7 @@ struct Hold {
     until: u64,
 }
 
-/// The times for which a lock is held, as far as a task may still ask for it.
+/// The times for which a lock or a flag is held, as far as a task may still ask for it.
 #[derive(Debug, Default)]
 pub(crate) struct HoldTimes {
     /// By their begin, without overlaps.
@@ -91,6 +91,21 @@ impl HoldTimes {
         begun.into_iter().chain(later).map(|(_, hold)| hold).filter(ends_later)
     }
 
+    /// Whether another CPU holds the flag at a time.
+    pub(super) fn is_held(&self, cpu: usize, at_ns: u64) -> bool {
+        self.held_by_others(cpu, at_ns).next().is_some_and(|hold| hold.from <= at_ns)
+    }
+
+    /// Holds the flag for a time that has passed already. Where a task that was executed before holds it
+    /// later in that time, it ends there.
+    pub(super) fn hold(&mut self, cpu: usize, from_ns: u64, until_ns: u64) {
+        let other = self.held_by_others(cpu, from_ns).next();
+        let until = other.map_or(until_ns, |other| other.from.min(until_ns));
+        if until > from_ns {
+            self.enter(Hold { cpu, from: from_ns, until });
+        }
+    }
+
     /// Enters a hold, which may touch or overlap others of its CPU.
     fn enter(&mut self, mut new: Hold) {
         while let Some((&from, &hold)) = self.holds.range(..new.until).next_back()
@@ -104,7 +119,7 @@ impl HoldTimes {
     }
 
     /// Forgets what ended before a time from which on tasks ask.
-    fn forget(&mut self, now_ns: u64) {
+    pub(super) fn forget(&mut self, now_ns: u64) {
         while let Some(first) = self.holds.first_entry()
             && first.get().until <= now_ns
         {
@@ -144,7 +159,7 @@ pub(crate) struct LruLocking {
     /// Pages in each CPU's batch.
     pending: Vec<u32>,
     /// No task asks for a lock as of an earlier time.
-    now_ns: u64,
+    pub(super) now_ns: u64,
     /// When somebody last had to wait.
     contended_ns: Option<u64>,
 }
@@ -240,6 +255,17 @@ mod tests {
         assert_eq!(lock.acquire(1, 110, 20), 70);
         assert_eq!(lock.acquire(0, 170, 20), 20, "its CPU has the lock, but not for as long");
         assert_eq!(lock.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_flag_that_another_cpu_holds_is_seen_for_as_long() {
+        let mut flag = HoldTimes::default();
+        flag.hold(0, 100, 200);
+        let seen = [99, 100, 199, 200].map(|at| flag.is_held(1, at));
+        assert_eq!((seen, flag.is_held(0, 150)), ([false, true, true, false], false));
+        flag.hold(1, 50, 150);
+        assert_eq!(flag.holds[&50], Hold { cpu: 1, from: 50, until: 100 }, "until the other has it");
+        assert_eq!(flag.check(), Ok(()));
     }
 
     #[test]

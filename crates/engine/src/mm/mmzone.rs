@@ -171,6 +171,8 @@ pub(crate) struct Lruvec {
     pub(crate) node: usize,
     pub(crate) flags: ReclaimFlags,
     pub(super) lru_lock: HoldTimes,
+    /// When somebody runs zone reclaim (`ZONE_RECLAIM_LOCKED`, `PGDAT_RECLAIM_LOCKED` from 4.8 on).
+    pub(super) reclaim_locked: HoldTimes,
     /// Pages evicted, and pages activated (`nonresident_age`; `inactive_age` before 5.9), if the policy
     /// counts them.
     pub(crate) nonresident_age: u64,
@@ -191,6 +193,7 @@ impl Lruvec {
             zones,
             flags: ReclaimFlags::default(),
             lru_lock: HoldTimes::default(),
+            reclaim_locked: HoldTimes::default(),
             nonresident_age: 0,
             flushed: generation.flushed_stats.then(Lists::default),
             state: policy.state(pages),

@@ -5,8 +5,9 @@
 //! the kernel would shrink slab alone, nothing is freed.
 //!
 //! The kernel lets one task at a time into a zone's reclaim (not in RHEL 6); others go on to the next zone.
-//! In the model a call is atomic and never sleeps, so that no other task can be inside and the lock makes no
-//! difference.
+//! In the model a call is atomic and never sleeps. A task on another CPU goes on to the next zone if its own
+//! time is between begin and end of the call. Tasks on the same CPU, which in the kernel can meet where the
+//! call is preempted, never do.
 
 use lotsfree_kernel_files::counters::vmstat;
 
@@ -52,6 +53,12 @@ impl Mm {
         if self.has_cpus(node) && self.node_of_cpu(cx.cpu) != node {
             return NodeReclaim::NoScan;
         }
+        let now = self.lru_locking.now_ns;
+        let flag = &mut self.lruvecs[lruvec].reclaim_locked;
+        flag.forget(now);
+        if self.generation.zone_reclaim_lock && flag.is_held(cx.cpu, cx.now()) {
+            return NodeReclaim::NoScan;
+        }
         let mut scan = ScanControl::new(Reclaimer::Zone, PRIORITY, SWAP_CLUSTER_MAX);
         let mut shrink = ShrinkLruvec::default();
         scan.may_writepage = self.zone_reclaim_mode & WRITE != 0;
@@ -72,6 +79,10 @@ impl Mm {
             }
         }
         cx.reclaim += cx.spent - before;
+        if self.generation.zone_reclaim_lock && self.cpus > 1 {
+            let flag = &mut self.lruvecs[lruvec].reclaim_locked;
+            flag.hold(cx.cpu, cx.start + before, cx.now());
+        }
         if scan.reclaimed > 0 {
             self.events[vmstat::zone_reclaim_success] += 1;
             NodeReclaim::Success
