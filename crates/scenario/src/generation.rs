@@ -323,7 +323,7 @@ fn nearest(kernel: Version) -> Option<Near> {
         };
         let by_version = GENERATIONS
             .iter()
-            .filter(|(_, generation, _)| !generation.mglru && !takes_from_later(generation.kernel));
+            .filter(move |(_, generation, _)| !generation.mglru && !takes_from_later(generation.kernel));
         let names = by_version.map(|(name, ..)| *name);
         names.filter_map(|name| Some((name, version(name)?)))
     };
