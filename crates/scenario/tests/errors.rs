@@ -144,7 +144,7 @@ fn each_says_where_what_and_what_would_be_accepted() {
         ("cpus = 4", "cpus = 4\nswap = { size = \"1 GiB\", on = \"disk\", burst = \"100 ms\" }",
             "6:47: machine.swap.burst: swap on the disk has the disk's; leave it out, or write on = \"own\"".to_owned()),
         ("cpus = 4", "cpus = 4\nswap = { on = \"tape\" }",
-            "6:15: machine.swap.on: \"tape\" is not known; accepted: \"own\", \"disk\"".to_owned()),
+            "6:15: machine.swap.on: \"tape\" is not known; accepted: \"own\", \"disk\", \"zram\"".to_owned()),
         // Settings.
         ("\"vm.swappiness\" = 60", "\"vm.swapiness\" = 60",
             "9:1: tuning.\"vm.swapiness\": unknown key; did you mean \"vm.swappiness\"?".to_owned()),
@@ -256,7 +256,7 @@ fn each_says_where_what_and_what_would_be_accepted() {
             "25:9: calibration.fault: a cost is not negative; write a number from 0 on".to_owned()),
         ("[measure]", "[calibration]\nminor-fault = 1\n[measure]",
             "25:1: calibration.minor-fault: unknown key; known here: record, touch, syscall, fault, alloc, zero, copy, write, \
-             writeback, scan, skip, rmap, free, submit, wakeup, sleep, slack, walk".to_owned()),
+             writeback, scan, skip, rmap, free, submit, wakeup, sleep, slack, compress, decompress, walk".to_owned()),
         ("[measure]", "[calibration]\nrecord = 1\n[measure]",
             "25:10: calibration.record: not the name of a calibration record; write a text in quotes".to_owned()),
     ];
