@@ -183,8 +183,8 @@ pub struct LruGen {
     /// (6.1). Otherwise a reclaimer that has aged ends its pass (read in 6.8).
     pub kswapd_ages_first: bool,
     /// A pass ends when the target is reclaimed, and a pass of kswapd also when all zones are 64 pages above
-    /// high (read in 6.8). Otherwise a pass ends early only at a priority of 10 and below, when the zones are above
-    /// their marks, or, in direct reclaim, after swapping or when others have aged meanwhile (6.1).
+    /// high (read in 6.8). Otherwise a pass ends early only at a priority of 10 and below, when the zones are
+    /// above their marks, or, in direct reclaim, after swapping or when others have aged meanwhile (6.1).
     pub stops_at_target: bool,
     /// kswapd starts at the priority that suits its target, but not below this one: 0 (read in 6.8), 6 (read
     /// in 6.12; `set_initial_priority`). `None`: it starts at 12 (6.1).
@@ -193,7 +193,8 @@ pub struct LruGen {
     /// `lru_gen_shrink_node`). Otherwise only progress makes it forget them.
     pub kswapd_never_fails: bool,
     /// Reclaim that may not unmap or may not write leaves the lists alone, and reclaim that may not swap
-    /// takes no anonymous page (read in 6.8). Otherwise such pages are skipped, and anonymous pages come last.
+    /// takes no anonymous page (read in 6.8). Otherwise such pages are skipped, and anonymous pages come
+    /// last.
     pub all_or_nothing: bool,
     /// The flushers are woken when all file pages that a pass met were dirty (read in 6.12, not in 6.8).
     pub wakes_flushers: bool,
@@ -276,8 +277,8 @@ pub struct Generation {
     /// 4.4).
     pub shadow_nodes_by_lists: bool,
     /// What reclaim and refaults compare of an lruvec's counters (`lruvec_page_state`) is what a work item of
-    /// the memory controller collected, at most 2 s ago (read in 6.12), otherwise what is. 6.1 and 6.8 collect
-    /// when reclaim looks, unless next to nothing has changed (`mem_cgroup_flush_stats`).
+    /// the memory controller collected, at most 2 s ago (read in 6.12), otherwise what is. 6.1 and 6.8
+    /// collect when reclaim looks, unless next to nothing has changed (`mem_cgroup_flush_stats`).
     pub flushed_stats: bool,
     /// LRU lists belong to the node, otherwise to the zone (4.8, 599d0c954f91).
     pub lru_per_node: bool,
@@ -800,8 +801,8 @@ impl Generation {
         }
     }
 
-    /// RHEL 8.10: 4.18.0-553, read in 553.66.1. It has the reclaim of 5.10, the weights of 6.2 and the throttle
-    /// of 5.16, on the multi-queue block layer.
+    /// RHEL 8.10: 4.18.0-553, read in 553.66.1. It has the reclaim of 5.10, the weights of 6.2 and the
+    /// throttle of 5.16, on the multi-queue block layer.
     pub const fn rhel_8() -> Self {
         let rules = Rules::rhel_8();
         Generation {
