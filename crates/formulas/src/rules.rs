@@ -182,8 +182,8 @@ impl Rules {
         rules
     }
 
-    /// RHEL 8.10: 4.18.0-553, whose closed forms are those of 5.10 but for the heuristic of overcommit. Builds
-    /// from 305 on (8.4) get them; 240 (8.3) has no boost of watermarks yet.
+    /// RHEL 8.10: 4.18.0-553, whose closed forms are those of 5.10 but for the heuristic of overcommit.
+    /// Builds from 305 on (8.4) get them; 240 (8.3) has no boost of watermarks yet.
     pub const fn rhel_8() -> Self {
         let mut rules = Self::linux_5_10();
         rules.name = "linux-4.18-rhel8";
@@ -269,8 +269,9 @@ impl Rules {
     ///
     /// A release between two trees gets the newer one's record once the switches whose first release is known
     /// had arrived: refault detection in 3.15, the scale factor in 4.6 and lists per node in 4.8, the simple
-    /// test of mode 0 in 5.2, refaults of anonymous memory in 5.9, the 256 MiB clamp in 5.10 and per-CPU lists
-    /// that adapt in 6.7. Else it gets the older one's. Distributions backport: what a host shows counts for more.
+    /// test of mode 0 in 5.2, refaults of anonymous memory in 5.9, the 256 MiB clamp in 5.10 and per-CPU
+    /// lists that adapt in 6.7. Else it gets the older one's. Distributions backport: what a host shows
+    /// counts for more.
     ///
     /// RHEL 6 is told by its build: the walk over orders and zone reclaim changed with 2.6.32-411, between
     /// 6.4 and 6.5.

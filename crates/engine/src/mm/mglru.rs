@@ -1,6 +1,6 @@
 //! The multi-generational LRU (`mm/vmscan.c`, `include/linux/mm_inline.h`, `mm/workingset.c` of 6.1, 6.8
-//! and 6.12). The generations whose name ends in `+mglru` use it; in every other one it is off. Aging begins in `should_run_aging`, eviction in `evict_generation`, and `choose`
-//! weighs tiers.
+//! and 6.12). The generations whose name ends in `+mglru` use it; in every other one it is off. Aging begins
+//! in `should_run_aging`, eviction in `evict_generation`, and `choose` weighs tiers.
 //!
 //! Pages of each type are in two to four generations. Aging makes a new one: it walks page tables and
 //! promotes pages that were accessed to the generation that was the youngest until then. A promoted page
