@@ -282,8 +282,8 @@ pub struct Generation {
     pub flushed_stats: bool,
     /// LRU lists belong to the node, otherwise to the zone (4.8, 599d0c954f91).
     pub lru_per_node: bool,
-    /// Pages that a CPU collects before it takes the LRU lock to put them on their lists (`PAGEVEC_SIZE`): 14,
-    /// 15 (4.16; read in 5.10 and 6.1), 31 (read in 6.12).
+    /// Pages that a CPU collects before it takes the LRU lock to put them on their lists (`PAGEVEC_SIZE`):
+    /// 14, 15 (4.16; read in 5.10 and 6.1), 31 (read in 6.12).
     pub pagevec_size: u32,
     /// The policy that decides which pages stay in memory.
     pub(crate) policy: &'static dyn Policy,

@@ -265,8 +265,8 @@ impl Case {
     }
 
     /// Takes the costs of a record, unless the case asks for the model's own, and the kernel's memory if the
-    /// case leaves that to be measured. What the case states stays; a cost that was not measured is estimated:
-    /// [`MeasuredCosts::or_estimate`](crate::MeasuredCosts::or_estimate).
+    /// case leaves that to be measured. What the case states stays; a cost that was not measured is
+    /// estimated: [`MeasuredCosts::or_estimate`](crate::MeasuredCosts::or_estimate).
     ///
     /// # Errors
     /// If the case asks for another record, or for the kernel's memory, and the record is of a machine of

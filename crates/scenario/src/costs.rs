@@ -160,7 +160,8 @@ costs! {
     /// Finding out through the reverse mapping whether a mapped page was accessed, or unmapping it.
     /// Measured on the same Xeon: 410 ns, on the EPYC: 262 ns.
     rmap = 340;
-    /// Freeing a page that a program gives back. Measured on the same Xeon: 220 to 380 ns, on the EPYC: 299 ns.
+    /// Freeing a page that a program gives back. Measured on the same Xeon: 220 to 380 ns, on the EPYC: 299
+    /// ns.
     free = 300;
     /// Preparing one request for a device. Measured on the same Xeon, through ext4 to a virtual disk: 15 µs.
     submit = 3000;

@@ -143,8 +143,8 @@ pub enum Op {
         /// Through the page cache or past it.
         how: How,
     },
-    /// `copy_file_range` to the same place of another file, again until all is copied. Where the kernel has no
-    /// such call, the file is read and written [`COPY_BUFFER`] at a time.
+    /// `copy_file_range` to the same place of another file, again until all is copied. Where the kernel has
+    /// no such call, the file is read and written [`COPY_BUFFER`] at a time.
     CopyRange {
         /// The file that is read.
         from: FileId,

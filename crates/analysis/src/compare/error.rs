@@ -37,11 +37,11 @@ pub const CLOSE: f64 = 0.15;
 pub const TIE: f64 = 0.05;
 /// So many floors are many: less than one floor here and this many there is a difference in kind.
 pub const MANY: f64 = 10.0;
-/// How many times as far apart as the mean of their ranges two medians have to be, by the number of repeats, to
-/// be told apart at the 5 % level (two-sided, normal errors; simulated with two million pairs). For means this
-/// is the test of E. Lord, "The use of range in place of standard deviation in the t-test", Biometrika 34
-/// (1947): 3.43 and 1.27. That ranges have nothing in common says little of two repeats, of which a third do so
-/// by chance, and enough of four (3 %).
+/// How many times as far apart as the mean of their ranges two medians have to be, by the number of repeats,
+/// to be told apart at the 5 % level (two-sided, normal errors; simulated with two million pairs). For means
+/// this is the test of E. Lord, "The use of range in place of standard deviation in the t-test", Biometrika
+/// 34 (1947): 3.43 and 1.27. That ranges have nothing in common says little of two repeats, of which a third
+/// do so by chance, and enough of four (3 %).
 const TELLS: [f64; 4] = [0.0, 0.0, 3.42, 1.37];
 /// Smaller errors read as none.
 const SLIGHT: f64 = 0.005;

@@ -17,7 +17,8 @@
 //!   than a lookahead: [`LOOKAHEAD_IDLE_NS`], or [`LOOKAHEAD_RECLAIM_NS`] while a kswapd is awake, a task
 //!   waits for reclaim, or one has just had to spin for a lock. The lookahead is how far the order of two
 //!   tasks' accesses to memory can differ from the order of their times. A call that affects others (it has a
-//!   request for a device, or a kswapd to wake) ends the slice, so that the consequences happen at their time.
+//!   request for a device, or a kswapd to wake) ends the slice, so that the consequences happen at their
+//!   time.
 //! - **CPUs** are shared equally when more tasks want one than there are (`cpus`).
 //! - **The LRU lock** of each zone or node is held by one CPU at a time; others spin (`mm/lru_lock.rs`).
 //! - **Devices** have a queue with merging and a scheduler, a bandwidth, a rate or a seek time, and a latency
@@ -65,8 +66,8 @@ use task::{Kind, Process, State, Task, Thread, Waiters};
 
 /// How far a task may run past the next entry of the queue, in nanoseconds, while there is no reclaim.
 pub const LOOKAHEAD_IDLE_NS: u64 = 1_000_000;
-/// How far a task may run past the next entry of the queue, in nanoseconds, while a kswapd is awake, a task waits
-/// for reclaim, or one has just had to spin for a lock. Reclaim of 32 pages takes about as long.
+/// How far a task may run past the next entry of the queue, in nanoseconds, while a kswapd is awake, a task
+/// waits for reclaim, or one has just had to spin for a lock. Reclaim of 32 pages takes about as long.
 pub const LOOKAHEAD_RECLAIM_NS: u64 = 100_000;
 /// Longest slice, in nanoseconds, however empty the queue is.
 const SLICE_NS: u64 = 10_000_000;

@@ -37,7 +37,8 @@ fn readers_that_reclaim_in_one_zone_spin_for_its_lock_the_longer_the_more_they_a
     let [one, four, sixteen, many] = [1, 4, 16, 64].map(|cpus| kernel_time("linux-2.6.32-rhel6", cpus, cpus));
     let all = format!("{one:.0} ns, {four:.0} ns, {sixteen:.0} ns, {many:.0} ns");
     assert!(four >= one && four < 1.05 * one, "{all}");
-    assert!(sixteen > 1.05 * one, "{all}");
+    // Sixteen want the lock for two thirds of the time.
+    assert!(sixteen > four && sixteen > 1.01 * one, "{all}");
     // The lock is held for 36 ns when a page is added and as long when it is isolated, so that a page of each
     // of 64 readers takes 64 times 72 ns; those who have read their file no longer want the lock.
     assert!((0.7..1.1).contains(&(many / 4608.0)), "{all}");
