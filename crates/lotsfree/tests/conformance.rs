@@ -181,7 +181,7 @@ fn a_heap_larger_than_memory_swaps() {
 #[test]
 fn zone_reclaim_scans_on_its_own_node_and_without_it_kswapd_does() {
     let store = "[[actor]]\nname = \"store\"\nkind = \"segment-store\"\nsegment = \"4 MiB\"\nactive = 25\n\
-                 garbage = 40\nreads = 500\nwrite-rate = \"2 MiB/s\"\n";
+                 garbage = 20\nreads = 500\nwrite-rate = \"2 MiB/s\"\n";
     for mode in [1, 0] {
         let tuning = format!("\"vm.zone_reclaim_mode\" = {mode}\n");
         let case = scenario("\"128 MiB\", \"128 MiB\"", &tuning, "0", store);

@@ -172,10 +172,10 @@ fn where_times_are_printed_it_is_said_what_they_rest_on() {
     };
     assert_eq!(
         said(&[]),
-        "The model's times are optimistic: the costs of the kernel's work are its own estimates (zeroing a page, scanning \
-         one and submitting a request took 3 to 8 times as long on the server where they were measured), and devices are as \
-         fast as the scenario or its defaults say (disk: 100 µs, 200 MiB/s). `lotsfree lab calibrate -o host.toml` measures \
-         a host, and `--calibration host.toml` takes its costs."
+        "The model's times are optimistic: the costs of the kernel's work are its own estimates (zeroing a page and \
+         submitting a request took 3 to 5 times as long on the server where they were measured), and devices are as fast as \
+         the scenario or its defaults say (disk: 100 µs, 200 MiB/s). `lotsfree lab calibrate -o host.toml` measures a host, and \
+         `--calibration host.toml` takes its costs."
     );
     says(
         &said(&["--set", "calibration.zero=900", "--set", "calibration.scan=800"]),

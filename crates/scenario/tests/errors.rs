@@ -256,7 +256,7 @@ fn each_says_where_what_and_what_would_be_accepted() {
             "25:9: calibration.fault: a cost is not negative; write a number from 0 on".to_owned()),
         ("[measure]", "[calibration]\nminor-fault = 1\n[measure]",
             "25:1: calibration.minor-fault: unknown key; known here: record, touch, syscall, fault, alloc, zero, copy, write, \
-             writeback, scan, skip, rmap, free, submit, wakeup, sleep, slack, compress, decompress, walk".to_owned()),
+             writeback, scan, skip, lru_lock, rmap, free, submit, wakeup, sleep, slack, compress, decompress, walk".to_owned()),
         ("[measure]", "[calibration]\nrecord = 1\n[measure]",
             "25:10: calibration.record: not the name of a calibration record; write a text in quotes".to_owned()),
     ];

@@ -98,9 +98,16 @@ pub(super) fn measure(
         "mglru" => "no counter tells how many entries a walk has looked at",
         _ => "the kernel does not use the multi-generational LRU",
     };
-    record.absent.insert("costs.walk".to_owned(), why.to_owned());
-    let why = "reclaim of a control group takes every page";
-    record.absent.insert("costs.skip".to_owned(), why.to_owned());
+    let unmeasured = [
+        ("costs.walk", why),
+        ("costs.skip", "reclaim of a control group takes every page"),
+        ("costs.lru_lock", "no counter tells how long the lock is held"),
+        ("costs.compress", "no swap is compressed while it is measured"),
+        ("costs.decompress", "no swap is compressed while it is measured"),
+    ];
+    for (cost, why) in unmeasured {
+        record.absent.insert(cost.to_owned(), why.to_owned());
+    }
 }
 
 fn scan(plain: &[Reclaim]) -> Value {
