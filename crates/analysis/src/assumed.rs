@@ -42,8 +42,8 @@ pub fn times(comparison: &Comparison<'_>) -> Option<String> {
         let (least, most) = Costs::optimism();
         return Some(format!(
             "The model's times are optimistic: the costs of the kernel's work are its own estimates{except} (zeroing a page \
-             and submitting a request took {least:.0} to {most:.0} times as long on the server where they were measured), and {devices}. `lotsfree lab calibrate -o host.toml` measures a host, and `--calibration host.toml` \
-             takes its costs."
+             and submitting a request took {least:.0} to {most:.0} times as long on the server where they were measured), and \
+             {devices}. `lotsfree lab calibrate -o host.toml` measures a host, and `--calibration host.toml` takes its costs."
         ));
     }
     let names: Vec<String> = names.into_iter().map(str::to_owned).collect();

@@ -127,7 +127,7 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
             swap_pages: machine.swap.size.pages(),
             rotational: disk.rotational,
             swap_rotational: disk.rotational && machine.swap.on == SwapOn::Disk,
-            kernel_pages: machine.kernel.as_ref().and_then(KernelMemory::stated).map(|kernel| {
+            kernel_pages: machine.stated_kernel().map(|kernel| {
                 let unmanaged = mm::unmanaged(&pages, reserved.as_deref());
                 let of_zones = |(kernel, lost): (u64, u64)| kernel.saturating_sub(lost);
                 in_pages(kernel).into_iter().zip(unmanaged).map(of_zones).collect()

@@ -246,7 +246,7 @@ impl KernelMemory {
     const MEASURED: &'static str = "measured";
 
     /// How much it is, unless that was left to a measurement.
-    pub fn stated(&self) -> Option<&Occupied> {
+    fn stated(&self) -> Option<&Occupied> {
         match self {
             KernelMemory::Measured => None,
             KernelMemory::Stated(occupied) => Some(occupied),
@@ -333,6 +333,11 @@ impl MachineSpec {
         }
         self.kernel = Some(KernelMemory::Stated(Occupied::Total(kernel)));
         Ok(())
+    }
+
+    /// How much memory the kernel occupies, where the scenario or a measurement has said it.
+    pub fn stated_kernel(&self) -> Option<&Occupied> {
+        self.kernel.as_ref().and_then(KernelMemory::stated)
     }
 
     /// Memory of all nodes.
@@ -428,7 +433,7 @@ impl Check<'_> {
             let message = format!("{} in all; write at most {MOST}", Size(memory));
             return self.wrong(&["nodes"], message);
         }
-        self.occupied(machine, "kernel", machine.kernel.as_ref().and_then(KernelMemory::stated));
+        self.occupied(machine, "kernel", machine.stated_kernel());
         self.occupied(machine, "reserved", machine.reserved.as_ref());
         self.pagesets(machine);
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use rustix::mm::{Advice, MapFlags, MlockAllFlags, ProtFlags};
 
-use crate::SharedMemory;
+use crate::{SharedMemory, page_size};
 
 /// Memory mapped into this process, which is unmapped when the value is dropped.
 ///
@@ -64,8 +64,6 @@ pub enum Hint {
     NoHugePage,
 }
 
-/// Bytes of a base page.
-const PAGE: usize = 4096;
 /// The word that fills what is not random.
 const SAME: u64 = 0x5555_5555_5555_5555;
 
@@ -140,23 +138,24 @@ impl Region {
     /// nothing.
     #[must_use]
     pub fn filled(mut self, random_bytes: usize, seed: u64) -> Self {
-        let words = (self.bytes / PAGE).div_ceil(64);
+        let words = (self.bytes / page_size()).div_ceil(64);
         let filled = std::iter::repeat_with(|| AtomicU64::new(0)).take(words).collect();
-        self.contents = Some(Contents { random: random_bytes.min(PAGE) / 8, seed, filled });
+        self.contents = Some(Contents { random: random_bytes.min(page_size()) / 8, seed, filled });
         self
     }
 
     /// Fills a page that has no contents yet.
     #[cold]
     fn fill(&self, contents: &Contents, page: usize) {
+        let page_bytes = page_size();
         let mut state = contents.seed ^ (page as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        for word in 0..PAGE / 8 {
+        for word in 0..page_bytes / 8 {
             // splitmix64 (Steele, Lea and Flood, 2014).
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
             let value = if word < contents.random { mixed ^ mixed >> 31 } else { SAME };
-            let offset = page * PAGE + word * 8;
+            let offset = page * page_bytes + word * 8;
             // SAFETY: the caller has checked that the page is within the mapping, which is aligned to
             // pages and lives as long as `self`; all accesses are atomic.
             let place = unsafe { AtomicU64::from_ptr(self.start.as_ptr().byte_add(offset).cast()) };
@@ -263,7 +262,6 @@ pub fn lock_all(on_fault: bool) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page_size;
 
     #[test]
     fn a_page_beyond_the_end_is_refused() {
@@ -275,18 +273,18 @@ mod tests {
 
     #[test]
     fn a_page_is_filled_before_the_first_store_and_again_after_its_contents_are_gone() {
-        let region = Region::anonymous(3 * PAGE).unwrap().filled(1000, 1);
+        let region = Region::anonymous(3 * page_size()).unwrap().filled(1000, 1);
         let page = |page: usize| -> Vec<u64> {
             let word = |word: usize| {
-                let offset = page * PAGE + word * 8;
+                let offset = page * page_size() + word * 8;
                 // SAFETY: within the mapping, to which nobody else stores.
                 unsafe { AtomicU64::from_ptr(region.pointer().byte_add(offset).cast()) }
                     .load(Ordering::Relaxed)
             };
-            (0..PAGE / 8).map(word).collect()
+            (0..page_size() / 8).map(word).collect()
         };
         assert!(region.touch(0, false) && region.touch(1, true) && region.touch(2, true));
-        assert_eq!(page(0), vec![0; PAGE / 8], "a load fills nothing");
+        assert_eq!(page(0), vec![0; page_size() / 8], "a load fills nothing");
         let (first, second) = (page(1), page(2));
         assert!(
             first[..125].iter().all(|word| *word != SAME) && first[125..].iter().all(|word| *word == SAME)
@@ -295,7 +293,7 @@ mod tests {
         assert!(region.touch(1, true));
         assert_eq!(page(1), first);
         region.advise(Hint::DontNeed).unwrap();
-        assert_eq!(page(1), vec![0; PAGE / 8]);
+        assert_eq!(page(1), vec![0; page_size() / 8]);
         assert!(region.touch(1, true));
         assert_eq!(page(1), first);
     }

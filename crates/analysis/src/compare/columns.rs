@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lotsfree_scenario::{CalibrationSpec, KernelMemory, MachineSpec, Occupied};
+use lotsfree_scenario::{CalibrationSpec, MachineSpec, Occupied};
 use lotsfree_units::Bytes;
 use lotsfree_units::words::{duration, enumeration, plural};
 
@@ -110,8 +110,7 @@ fn untold(firsts: &[&Entry<'_, '_>]) -> Vec<String> {
         let Some(was) = conditions(kernel.view.run, machine).kernel else { continue };
         let was = in_use(&was, machine);
         let tell = "lotsfree sim --like takes it from a lab's run";
-        let told = machine.kernel.as_ref().and_then(KernelMemory::stated);
-        match told.map(|told| in_use(told, machine)) {
+        match machine.stated_kernel().map(|told| in_use(told, machine)) {
             None => remarks.push(format!(
                 "Not the same machine: the model was not told that {was} of the kernel's memory were in use by \
                  something other than the scenario ({tell})."

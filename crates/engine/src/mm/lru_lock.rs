@@ -2,7 +2,7 @@
 //!
 //! It is `zone->lru_lock` through 4.7, `pgdat->lru_lock` from 4.8 on (a52633d8e9c3) and `lruvec->lru_lock`
 //! from 5.11 on (6168d0da2b47), which without memory cgroups is again one for each node: one for each
-//! [`Lruvec`].
+//! [`Lruvec`](super::mmzone::Lruvec).
 //!
 //! # What is modelled
 //!
@@ -33,7 +33,6 @@
 
 use std::collections::BTreeMap;
 
-use super::mmzone::Lruvec;
 use super::{Cx, MS, Mm};
 
 /// For how long after somebody had to wait for a lock tasks execute ahead of each other by less, in
@@ -219,7 +218,7 @@ impl Mm {
 
     /// Takes the lock from `at_ns` on for `hold_ns`, and charges the wait.
     fn spin(&mut self, cx: &mut Cx, lruvec: usize, at_ns: u64, hold_ns: u64) {
-        let Lruvec { lru_lock, .. } = &mut self.lruvecs[lruvec];
+        let lru_lock = &mut self.lruvecs[lruvec].lru_lock;
         lru_lock.forget(self.lru_locking.now_ns);
         let wait = lru_lock.acquire(cx.cpu, at_ns, hold_ns);
         if wait > 0 {

@@ -677,10 +677,7 @@ impl Mm {
         self.events[vmstat::pgmajfault] += 1;
         fault.major = true;
         self.free_swap(cx, swap);
-        if !self.generation.anon_starts_inactive && self.frames[frame as usize].list() == list::INACTIVE_ANON
-        {
-            self.lru_move(frame, list::ACTIVE_ANON, false);
-        }
+        self.activate_swapped_in(frame);
         Ok(())
     }
 
@@ -709,15 +706,21 @@ impl Mm {
         }
         self.entries[slot as usize] = entry::MAPPED | entry::ACCESSED | frame;
         self.stat_add(frame, Stat::AnonPages);
-        if !self.generation.anon_starts_inactive && f.list() == list::INACTIVE_ANON {
-            self.lru_move(frame, list::ACTIVE_ANON, false);
-        }
+        self.activate_swapped_in(frame);
         // If more than half of swap is in use, the slot is given back at once and the page is then dirty.
         if write || self.swap.is_half_full() {
             self.own_page(cx, frame);
         }
         if write {
             self.entries[slot as usize] |= entry::DIRTY;
+        }
+    }
+
+    /// Moves a page that a fault has brought back to the active list, where new ones start there, too.
+    fn activate_swapped_in(&mut self, frame: u32) {
+        if !self.generation.anon_starts_inactive && self.frames[frame as usize].list() == list::INACTIVE_ANON
+        {
+            self.lru_move(frame, list::ACTIVE_ANON, false);
         }
     }
 

@@ -25,8 +25,9 @@ const MIB: u64 = 256;
 impl Mm {
     /// By how many pages the unmapped page cache exceeds the limit (`pagecache_over_limit`).
     ///
-    /// It counts what nobody maps, but no more than fifteen sixteenths of the file lists. Of these,
-    /// `vm.pagecache_limit_ignore_dirty` 1 leaves out the dirty pages, 2 half of them, 0 none.
+    /// Cached pages that nobody maps count, up to fifteen sixteenths of the pages on the file lists. Dirty
+    /// pages are first taken off those lists: all of them if `vm.pagecache_limit_ignore_dirty` is 1, half of
+    /// them if it is 2, none if it is 0.
     pub(crate) fn pagecache_over(&self) -> u64 {
         let limit = self.tuning.pagecache_limit_mb;
         if limit == 0 {
@@ -89,8 +90,8 @@ mod tests {
     use super::*;
     use crate::Generation;
 
-    /// A machine of SLES of 256 MiB with a limit of 16 MiB, which has read a file until so many pages are
-    /// free; and the pages of the file in memory.
+    /// A machine with SLES 11, 256 MiB of memory and a limit of 16 MiB. It has read a file until no more than
+    /// `free` pages are free. With it come the task's context and the number of the file's pages in memory.
     fn reading_until(free: u64) -> (Mm, Cx, u64) {
         let generation = Generation::sles_11_sp2();
         let mut mm = Mm::new(&Config { instant_reads: true, ..Config::new(generation, vec![1 << 16]) });

@@ -77,7 +77,7 @@ impl SizeClass {
 
     fn of_size(chain: ZspageChain, size: u32) -> SizeClass {
         let pages = match chain {
-            // The shortest of those that are equally good.
+            // Of two lengths that use the same percentage, the kernel takes the shorter one.
             ZspageChain::LargestUse => {
                 let percent = |pages: u32| (pages * PAGE - pages * PAGE % size) * 100 / (pages * PAGE);
                 (1..=4).rev().max_by_key(|pages| percent(*pages)).unwrap_or(1)

@@ -430,8 +430,6 @@ fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lotsfree_scenario::KernelMemory;
-
     use super::*;
 
     #[test]
@@ -481,8 +479,7 @@ mod tests {
         let told = conditions(&hosts.join("6.1-2nodes-swap-hugepages.txt"), &two.machine).unwrap();
         // The scenario has the same in whole MiB.
         let of = |occupied: Option<&Occupied>| two.machine.per_node(occupied.unwrap());
-        let written = two.machine.kernel.as_ref().and_then(KernelMemory::stated);
-        for (told, written) in of(told.kernel.as_ref()).iter().zip(of(written)) {
+        for (told, written) in of(told.kernel.as_ref()).iter().zip(of(two.machine.stated_kernel())) {
             assert!((0..MIB).contains(&(written.bytes() - told.bytes())), "{told} {written}");
         }
         let one = case("6.1-1node-plain.txt");
