@@ -672,6 +672,7 @@ impl Mm {
         let shadow = self.swap.shadow.get(swap as usize).copied().unwrap_or(0);
         let refault = shadow != 0 && self.workingset_refault(frame, shadow);
         self.generation.policy.insert(self, frame, Arrival::SwappedIn { refault });
+        self.batch_lru_add(cx, frame);
         self.zram_read(cx, 1);
         self.events[vmstat::pswpin] += 1;
         self.events[vmstat::pgmajfault] += 1;

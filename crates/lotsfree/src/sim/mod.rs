@@ -140,9 +140,10 @@ fn calibrate(cases: &mut [Case], record: &Record) -> anyhow::Result<()> {
     let matters = |name: &str| compresses || !matches!(name, "compress" | "decompress");
     for (name, why) in record.lacks().filter(|(name, _)| matters(name)) {
         let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
-        let times = record.costs.times();
+        let (times, like) = record.costs.times(name);
+        let like = like.unwrap_or("the others");
         output::remark(&format!(
-            "{}: {name} was not measured{why}; {times:.1} times the model's own is taken, as of the others",
+            "{}: {name} was not measured{why}; {times:.1} times the model's own is taken, as of {like}",
             record.name
         ));
     }
