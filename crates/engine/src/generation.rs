@@ -156,6 +156,20 @@ pub enum ZspageChain {
     LeastWaste,
 }
 
+/// Which slot of swap a page gets (`mm/swapfile.c`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwapSlots {
+    /// The one after the last as long as its cluster of 256 lasts, then one of the next cluster that is
+    /// wholly free, then the first of the next that is not full (`scan_swap_map`; through 6.11, and how
+    /// linux-6.12 is modelled, which has the lists below but takes free clusters first).
+    NextFree,
+    /// The next free one of the CPU's cluster of 512, or of the device's where seeks cost time. After that
+    /// the clusters come from lists: those that lost a slot since they were used, the oldest first, then
+    /// those that are free, then those that were used and have slots left (`cluster_alloc_swap_entry`,
+    /// read in 7.0; in this order from 6.18 on, "mm, swap: prefer nonfull over free clusters").
+    Clusters,
+}
+
 /// How many swap slots are read at a fault (`mm/swap_state.c:swapin_nr_pages`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapReadahead {
@@ -272,6 +286,10 @@ pub struct Generation {
     /// Nodes of swap that hold shadows alone are counted and reclaimed with those of files (6.3,
     /// 5649d113ffce).
     pub swap_shadow_nodes: bool,
+    /// A table of one page holds what a cluster of swap has in memory and the shadows of the rest, as long as
+    /// a slot of the cluster is in use (6.18, `mm/swap_table.h`). The model leaves out these tables, which
+    /// are not reclaimed. Otherwise swap has nodes as files do.
+    pub swap_table: bool,
     /// Nodes with shadows alone are reclaimed when they are more than an eighth of the pages on the lists and
     /// in slabs (read in 5.4), otherwise when they are more than a sixteenth of the node's pages (read in
     /// 4.4).
@@ -408,13 +426,23 @@ pub struct Generation {
     pub zonelist_order: bool,
     /// Zones take turns in batches (3.12 to 4.7, 81c0a2bb515f to e6cbd7f2efb4).
     pub fair_zones: bool,
+    /// On several nodes, pages of users and of their files first come from nodes whose kswapd sleeps, then
+    /// from any in the usual order (6.18, "mm: page_alloc: avoid kswapd thrashing due to NUMA
+    /// restrictions").
+    pub idle_nodes_first: bool,
     /// `copy_file_range` is there (4.5, 29732938a628). `cp` reads and writes instead where it is not.
     pub copy_file_range: bool,
+    /// Which slot of swap a page gets.
+    pub swap_slots: SwapSlots,
     /// How many swap slots are read at a fault.
     pub swap_readahead: SwapReadahead,
     /// A read that is larger than the window is read in requests of the disk's size
     /// (`mm/readahead.c`, 4.10 on, 9491ae4aade6).
     pub readahead_io_pages: bool,
+    /// A window that is read ahead ends at a multiple of the size that its folios may have, which grows from
+    /// window to window (6.17, "mm/readahead: terminate async readahead on natural boundary"). The model has
+    /// the end, not the folios.
+    pub aligns_readahead: bool,
     /// A read fault maps up to 16 cached pages (3.15, 8c6e50b0290c). Which of them speak for read-around.
     pub fault_around: Option<MmapHit>,
     /// A task counts a fault as major that had to be retried, because it met a locked page or started
@@ -431,6 +459,10 @@ pub struct Generation {
     pub flusher_passes: bool,
     /// `vm.dirty_ratio` at boot: 20, or 40 (SLES 11, `mm-tune-dirty-limits.patch`).
     pub dirty_ratio: u64,
+    /// An idle device's share of the dirty limit is at least an eighth of what is left below the limit, and
+    /// never more than the limit (read in 6.18, not in 6.12; `__wb_calc_thresh`). Otherwise it is at least an
+    /// eighth of what is left below a limit that follows a falling one slowly (`wb_position_ratio`).
+    pub share_within_limit: bool,
     /// How writers are held to the dirty limit.
     pub writers: WriterThrottle,
     /// Dirty spreading: pages for writing avoid zones (nodes from 4.8 on) that are over their dirty limit
@@ -456,7 +488,7 @@ pub struct Generation {
 }
 
 /// Every generation's name, oldest first.
-pub const NAMES: [&str; 19] = [
+pub const NAMES: [&str; 21] = [
     "linux-2.6.32-rhel6.4",
     "linux-2.6.32-rhel6",
     "linux-3.0",
@@ -476,6 +508,8 @@ pub const NAMES: [&str; 19] = [
     "linux-6.8+mglru",
     "linux-6.12",
     "linux-6.12+mglru",
+    "linux-6.18",
+    "linux-6.18+mglru",
 ];
 
 const OLD_PCP: PcpRules = PcpRules { batch_cap: Bytes::kib(512), high_from_mark: false, adapts: false };
@@ -515,6 +549,10 @@ impl Generation {
             "linux-6.12+mglru" => {
                 Generation { name: "linux-6.12+mglru", policy: &Mglru, ..Self::linux_6_12() }
             }
+            "linux-6.18" => Self::linux_6_18(),
+            "linux-6.18+mglru" => {
+                Generation { name: "linux-6.18+mglru", policy: &Mglru, ..Self::linux_6_18() }
+            }
             _ => return None,
         })
     }
@@ -536,6 +574,7 @@ impl Generation {
             fallback: Fallback::Remainder,
             cache_slabs: false,
             swap_shadow_nodes: false,
+            swap_table: false,
             shadow_nodes_by_lists: false,
             flushed_stats: false,
             lru_per_node: false,
@@ -590,15 +629,19 @@ impl Generation {
             zonelist_cache: Some(ZonelistCache::BelowMark),
             zonelist_order: true,
             fair_zones: false,
+            idle_nodes_first: false,
             copy_file_range: false,
+            swap_slots: SwapSlots::NextFree,
             swap_readahead: SwapReadahead::Block,
             readahead_io_pages: false,
+            aligns_readahead: false,
             fault_around: None,
             retried_is_major: false,
             counts_retries: false,
             dirty_fault_retries: false,
             flusher_passes: false,
             dirty_ratio: 20,
+            share_within_limit: false,
             writers: WriterThrottle::WritesItself,
             dirty_spreading: false,
             anon_refault: false,
@@ -871,6 +914,20 @@ impl Generation {
             fault_around: Some(MmapHit::Fresh),
             swapin_is_writable: true,
             ..Self::linux_6_8()
+        }
+    }
+
+    /// 6.18, read in 6.18.26 and, for swap's clusters and the walks of the multi-generational LRU, in 7.0
+    /// with an eye on what came after 6.18. The closed forms are those of 6.12.
+    pub const fn linux_6_18() -> Self {
+        Generation {
+            name: "linux-6.18",
+            swap_table: true,
+            idle_nodes_first: true,
+            swap_slots: SwapSlots::Clusters,
+            aligns_readahead: true,
+            share_within_limit: true,
+            ..Self::linux_6_12()
         }
     }
 }

@@ -45,6 +45,8 @@ pub enum Kernel {
     V6_8,
     /// 6.12
     V6_12,
+    /// 6.18
+    V6_18,
 }
 
 /// A kernel, and whether it comes up with the multi-generational LRU.
@@ -113,6 +115,12 @@ const GENERATIONS: &[(&str, Generation, &str)] = &[
     ("linux-6.8+mglru", mglru(Kernel::V6_8), "the same with the multi-generational LRU"),
     ("linux-6.12", plain(Kernel::V6_12), "the same with statistics that are collected at intervals"),
     ("linux-6.12+mglru", mglru(Kernel::V6_12), "the same with the multi-generational LRU"),
+    (
+        "linux-6.18",
+        plain(Kernel::V6_18),
+        "swap by clusters, allocation from the node whose kswapd sleeps; compared with no kernel",
+    ),
+    ("linux-6.18+mglru", mglru(Kernel::V6_18), "the same with the multi-generational LRU"),
 ];
 
 impl Kernel {
@@ -139,6 +147,7 @@ impl Kernel {
             Kernel::V6_1 => Release(6, 1),
             Kernel::V6_8 => Release(6, 8),
             Kernel::V6_12 => Release(6, 12),
+            Kernel::V6_18 => Release(6, 18),
         }
     }
 
@@ -166,7 +175,7 @@ impl Generation {
         if let Some(kernel) = of_distribution(release) {
             return (plain(kernel), String::new());
         }
-        let named = |name: &str| name.parse().unwrap_or(plain(Kernel::V6_12));
+        let named = |name: &str| name.parse().unwrap_or(plain(Kernel::V6_18));
         if let Some(build) = rhel_8(release) {
             let early = "; it stands for 8.10, and through 8.6 reclaim waits for devices in another way";
             let remark = if build >= THROTTLES { "" } else { early };
@@ -374,7 +383,10 @@ mod tests {
         assert_eq!(of("6.1.180"), ("linux-6.1", String::new()));
         assert_eq!(of("3.10.0-1160.el7.x86_64"), ("linux-3.10", String::new()));
         assert_eq!(of("3.10.108"), ("linux-3.10.108", String::new()));
-        assert_eq!(of("6.18.44"), ("linux-6.12", "newest".to_owned()));
+        assert_eq!(of("6.12.43+deb13-amd64"), ("linux-6.12", String::new()));
+        assert_eq!(of("6.17.0-5-generic"), ("linux-6.12", "newest".to_owned()));
+        assert_eq!(of("6.18.44"), ("linux-6.18", String::new()));
+        assert_eq!(of("7.2.1"), ("linux-6.18", "newest".to_owned()));
         assert_eq!(of("6.8.0-45-generic"), ("linux-6.8", String::new()));
         assert_eq!(of("6.4.0-150600.23.25-default"), ("linux-6.1", "newest".to_owned()));
         assert_eq!(of("4.18.0-553.el8_10.x86_64"), ("linux-4.18-rhel8", String::new()));
@@ -416,13 +428,15 @@ mod tests {
                          \"linux-3.0-sles11sp2\", \"linux-3.0-sles11sp3\", \"linux-3.10\", \
                          \"linux-3.10.108\", \"linux-3.11\", \"linux-4.4\", \"linux-4.18-rhel8\", \
                          \"linux-5.4\", \"linux-5.10\", \"linux-5.15\", \"linux-6.1\", \"linux-6.1+mglru\", \
-                         \"linux-6.8\", \"linux-6.8+mglru\", \"linux-6.12\", \"linux-6.12+mglru\"";
+                         \"linux-6.8\", \"linux-6.8+mglru\", \"linux-6.12\", \"linux-6.12+mglru\", \
+                         \"linux-6.18\", \"linux-6.18+mglru\"";
         assert_eq!(said("6.1"), format!("\"6.1\" is not known; did you mean \"linux-6.1\"? {accepted}"));
         for (text, near) in [
             ("linux-6.2", "linux-6.1"),
             ("5.14", "linux-5.10"),
             ("linux-4.19", "linux-4.4"),
-            ("linux-6.18", "linux-6.12"),
+            ("linux-6.17", "linux-6.12"),
+            ("linux-7.0", "linux-6.18"),
             ("3.2", "linux-3.0"),
         ] {
             let why = "is the newest before it, and may well answer otherwise.";

@@ -50,7 +50,8 @@ fn each_says_where_what_and_what_would_be_accepted() {
                        \"linux-3.0-sles11sp2\", \"linux-3.0-sles11sp3\", \"linux-3.10\", \
                        \"linux-3.10.108\", \"linux-3.11\", \"linux-4.4\", \"linux-4.18-rhel8\", \
                        \"linux-5.4\", \"linux-5.10\", \"linux-5.15\", \"linux-6.1\", \"linux-6.1+mglru\", \
-                       \"linux-6.8\", \"linux-6.8+mglru\", \"linux-6.12\", \"linux-6.12+mglru\"";
+                       \"linux-6.8\", \"linux-6.8+mglru\", \"linux-6.12\", \"linux-6.12+mglru\", \
+                       \"linux-6.18\", \"linux-6.18+mglru\"";
     let sizes = "write a number with B, KiB, MiB, GiB or TiB in quotes, such as \"10 MiB\"";
     let times = "write a number with ns, us, ms, s, min, h or d in quotes, such as \"200 ms\"";
     let kinds = "\"app-server\", \"file-writer\", \"file-reader\", \"segment-store\", \"sessions\", \"page-toucher\", \

@@ -8,7 +8,6 @@ use super::free_area::FreeArea;
 use super::mmzone::Zone;
 use super::object::RUN;
 use super::slab::{is_slab, stat_of};
-use super::swap::CLUSTER;
 use super::vmstat::{STATS, Stat};
 use super::workingset::Tree;
 
@@ -103,7 +102,8 @@ impl Mm {
             *used.entry(slab).or_default() += 1;
         }
         let mut alone = 0;
-        for tree in Tree::ALL {
+        let has_nodes = |tree: &Tree| *tree == Tree::Files || !self.generation.swap_table;
+        for tree in Tree::ALL.into_iter().filter(has_nodes) {
             for (at, node) in (0u32..).zip(&self.tree.nodes[tree as usize]) {
                 let (pages, shadows) = self.held_by_node(tree, at);
                 ensure!(
@@ -389,7 +389,7 @@ impl Mm {
 
     /// Checks that every entry points at something that points back.
     fn check_entries(&self) -> Result<(), String> {
-        let (_, owners, _, _) = self.swap.recount();
+        let (_, owners, _) = self.swap.recount();
         for (slot, &e) in (0u32..).zip(self.entries.iter()) {
             let number = self.objects.owner(slot);
             let object = if number == NONE { None } else { self.objects.get(number) };
@@ -425,13 +425,11 @@ impl Mm {
     }
 
     fn check_swap(&self) -> Result<(), String> {
-        let (free, owners, cluster_free, cache) = self.swap.recount();
-        let mut clusters = vec![0u16; cluster_free.len()];
+        let (free, owners, cache) = self.swap.recount();
         let mut found = 0;
         for (slot, &owner) in (0u32..).zip(owners) {
             if owner == NONE {
                 found += 1;
-                clusters[(slot / CLUSTER) as usize] += 1;
                 continue;
             }
             let Some(&e) = self.entries.get(owner as usize) else {
@@ -442,9 +440,7 @@ impl Mm {
             ensure!(held, "swap slot {slot} belongs to entry {owner}, which is {:?}", entry::is(e));
         }
         ensure!(found == free, "swap counts {free} free slots and has {found}");
-        for (cluster, (counted, found)) in cluster_free.iter().zip(&clusters).enumerate() {
-            ensure!(counted == found, "swap cluster {cluster} counts {counted} free slots and has {found}");
-        }
+        self.swap.check_slots()?;
         for (&frame, &slot) in cache {
             let f = &self.frames[frame as usize];
             let owner = owners.get(slot as usize);

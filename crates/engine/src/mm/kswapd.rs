@@ -60,6 +60,10 @@ impl KswapdState {
     pub(crate) fn is_active(&self) -> bool {
         self.state == State::Balancing
     }
+    /// Whether it is not asleep: it reclaims, or has been woken to do so.
+    pub(crate) fn is_awake(&self) -> bool {
+        self.is_active() || self.woken
+    }
     /// Whether it has had sixteen fruitless runs in a row.
     pub(crate) fn gave_up(&self) -> bool {
         self.failures >= MAX_RECLAIM_RETRIES

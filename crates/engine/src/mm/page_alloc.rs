@@ -6,7 +6,7 @@ use lotsfree_workload::Policy;
 use super::frame::list;
 use super::free_area::{MigrateType, Request};
 use super::memory::AddressSpace;
-use super::mmzone::NumaStat;
+use super::mmzone::{Node, NumaStat};
 use super::node_reclaim::NodeReclaim;
 use super::vmscan::DirectReclaim;
 use super::vmstat::Stat;
@@ -41,6 +41,17 @@ pub(crate) struct AllocContext {
     /// Whether an interleave policy chose the node.
     pub(crate) interleaved: bool,
     pub(crate) kind: MigrateType,
+}
+
+/// A pass over the zonelist.
+#[derive(Clone, Copy, Debug)]
+struct Walk {
+    wmark: Watermark,
+    request: Request,
+    /// Zone reclaim skips zones that the zonelist cache has as full.
+    cached: bool,
+    /// Nodes whose kswapd is awake are left out.
+    idle_nodes: bool,
 }
 
 /// The allocation of a page for a user (`__alloc_pages`), which may have to reclaim and to sleep.
@@ -297,6 +308,7 @@ impl Mm {
         if !self.is_fair(wmark)
             && !self.spreads_dirty(ac, wmark)
             && ac.allowed >> self.zones[first].node & 1 == 1
+            && !(self.generation.idle_nodes_first && self.has_awake_kswapd(ac))
             && self.is_open(first, wmark)
         {
             let frame = self.take_from(cx, ac, first, self.request(ac, wmark));
@@ -340,6 +352,12 @@ impl Mm {
         frame
     }
 
+    /// Whether kswapd of a node is awake that an allocation may use, on a machine of several nodes.
+    fn has_awake_kswapd(&self, ac: &AllocContext) -> bool {
+        let awake = |(at, node): (usize, &Node)| ac.allowed >> at & 1 == 1 && node.kswapd.is_awake();
+        self.nodes.len() > 1 && self.nodes.iter().enumerate().any(awake)
+    }
+
     /// The passes over the zonelist that an attempt has.
     fn walk_zonelists(
         &mut self,
@@ -348,9 +366,10 @@ impl Mm {
         wmark: Watermark,
         request: Request,
     ) -> Option<u32> {
+        let walk = Walk { wmark, request, cached: true, idle_nodes: false };
         if self.is_fair(wmark) {
             let mut skipped = false;
-            if let Some(frame) = self.walk_zonelist(cx, ac, (wmark, request), Some(&mut skipped), true) {
+            if let Some(frame) = self.walk_zonelist(cx, ac, walk, Some(&mut skipped)) {
                 return Some(frame);
             }
             if skipped {
@@ -358,28 +377,32 @@ impl Mm {
                     let zone = &mut self.zones[zone];
                     zone.alloc_batch = (zone.watermark.high - zone.watermark.low) as i64;
                 }
-                if let Some(frame) = self.walk_zonelist(cx, ac, (wmark, request), Some(&mut skipped), true) {
+                if let Some(frame) = self.walk_zonelist(cx, ac, walk, Some(&mut skipped)) {
                     return Some(frame);
                 }
             }
         }
-        let page = self.walk_zonelist(cx, ac, (wmark, request), None, true);
+        if self.generation.idle_nodes_first && self.has_awake_kswapd(ac) {
+            let page = self.walk_zonelist(cx, ac, Walk { idle_nodes: true, ..walk }, None);
+            if page.is_some() {
+                return page;
+            }
+        }
+        let page = self.walk_zonelist(cx, ac, walk, None);
         if page.is_none() && self.zone_reclaim_mode != 0 && self.generation.zonelist_cache.is_some() {
             // Zones that the cache left out are tried before the walk counts as failed.
-            return self.walk_zonelist(cx, ac, (wmark, request), None, false);
+            return self.walk_zonelist(cx, ac, Walk { cached: false, ..walk }, None);
         }
         page
     }
 
-    /// One pass over the zonelist. With `fair`, only local zones that have a share left take part. With
-    /// `cached`, zone reclaim skips zones that the zonelist cache has as full.
+    /// One pass over the zonelist. With `fair`, only local zones that have a share left take part.
     fn walk_zonelist(
         &mut self,
         cx: &mut Cx,
         ac: &AllocContext,
-        (wmark, mut request): (Watermark, Request),
+        Walk { wmark, mut request, cached, idle_nodes }: Walk,
         mut fair: Option<&mut bool>,
-        cached: bool,
     ) -> Option<u32> {
         let spread = self.spreads_dirty(ac, wmark);
         for pass in 0..2 {
@@ -401,6 +424,9 @@ impl Mm {
                 }
                 if spread && pass == 0 && !self.dirty_ok(index) {
                     skipped_dirty = true;
+                    continue;
+                }
+                if idle_nodes && self.nodes[self.zones[index].node].kswapd.is_awake() {
                     continue;
                 }
                 if !self.is_open(index, wmark) && !self.makes_room(cx, ac, index, wmark, cached) {
@@ -576,5 +602,34 @@ mod tests {
         // Kernels before 3.3 have no dirty limit for a zone.
         let (low, _) = when_dma_is_used("linux-3.0", true, true);
         assert!((-FETCHED..=0).contains(&low), "{low}");
+    }
+
+    /// The nodes of pages that a process on node 0 of two gets while kswapd of node 0 is awake.
+    fn nodes_beside_an_awake_kswapd(kernel: &str, allowed: u64) -> Vec<usize> {
+        let mut mm = Mm::new(&Config::new(Generation::named(kernel).unwrap(), vec![1 << 15; 2]));
+        let cx = &mut Cx::new(mm.create_task(), 0, mm.create_process(Policy::Local), 0);
+        let kind = MigrateType::Movable;
+        let ac = AllocContext { preferred: 0, allowed, write_cache: false, interleaved: false, kind };
+        let mut node_of_next = |mm: &mut Mm| {
+            let frame = Alloc::default().poll(mm, cx, &ac).expect("memory is free");
+            mm.zones[mm.frames[frame as usize].zone()].node
+        };
+        let mut nodes = vec![node_of_next(&mut mm)];
+        for node in [0, 1] {
+            // A boost gives kswapd work although there is memory.
+            let zone = mm.nodes[node].preferred_zone();
+            mm.zones[zone].boost = 1;
+            mm.wakeup_kswapd(node, HIGHEST);
+            assert!(mm.nodes[node].kswapd.is_awake());
+            nodes.push(node_of_next(&mut mm));
+        }
+        nodes
+    }
+
+    #[test]
+    fn pages_come_from_the_node_whose_kswapd_sleeps_if_there_is_one() {
+        assert_eq!(nodes_beside_an_awake_kswapd("linux-6.18", u64::MAX), [0, 1, 0]);
+        assert_eq!(nodes_beside_an_awake_kswapd("linux-6.18", 1), [0, 0, 0], "a policy has to be kept");
+        assert_eq!(nodes_beside_an_awake_kswapd("linux-6.12", u64::MAX), [0, 0, 0]);
     }
 }

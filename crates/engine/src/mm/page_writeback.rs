@@ -699,6 +699,7 @@ impl Mm {
             threshold: limits.dirty,
             limit: self.writeback.limit.max(limits.dirty),
             bandwidth: self.writeback.avg_bandwidth,
+            share_within_limit: self.generation.share_within_limit,
         };
         let ratio = position.ratio();
         self.writeback.update_bandwidth(cx.now(), &position, ratio);
@@ -823,6 +824,8 @@ struct Position {
     limit: u64,
     /// Pages that the disk writes in a second.
     bandwidth: u64,
+    /// The disk's share is no more than the threshold (`Generation::share_within_limit`).
+    share_within_limit: bool,
 }
 
 impl Position {
@@ -848,9 +851,10 @@ impl Position {
     fn ratio(&self) -> u64 {
         let ratio = u128::from(self.polynom());
         let [of_disk, threshold] = [self.of_disk, self.threshold].map(u128::from);
-        // The disk's share is at least an eighth of the room that is left below the slowly falling limit.
-        let share = self.threshold.max(self.limit.saturating_sub(self.dirty) / 8);
-        let share = u128::from(share);
+        // The disk's share is at least an eighth of the room that is left below the slowly falling limit; on
+        // later kernels, below the threshold, which one disk has for itself.
+        let room = if self.share_within_limit { 0 } else { self.limit.saturating_sub(self.dirty) / 8 };
+        let share = u128::from(self.threshold.max(room));
         let x = (share << 16) / (threshold | 1);
         let setpoint = (u128::from(self.setpoint()) * x) >> 16;
         let span = ((threshold + 8 * u128::from(self.bandwidth)).saturating_sub(share) * x) >> 16;

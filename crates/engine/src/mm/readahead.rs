@@ -18,6 +18,8 @@ pub struct RaState {
     pub(crate) size: u32,
     /// Size of the last part of the window. Reading the first page of this part starts the next window.
     pub(crate) async_size: u32,
+    /// The order of the folios that the last window could have had.
+    pub(crate) order: u32,
     /// Last page that was read; `u32::MAX` before the first.
     pub(crate) prev: u32,
     /// The advice given for the file.
@@ -26,7 +28,25 @@ pub struct RaState {
 
 impl Default for RaState {
     fn default() -> Self {
-        RaState { start: 0, size: 0, async_size: 0, prev: u32::MAX, advice: Advice::Normal }
+        RaState { start: 0, size: 0, async_size: 0, order: 0, prev: u32::MAX, advice: Advice::Normal }
+    }
+}
+
+/// MAX_PAGECACHE_ORDER: the largest folio of a file is as large as a huge page.
+const MAX_ORDER: u32 = 9;
+
+impl RaState {
+    /// Lets the next window end at a multiple of the folios that it may have, four times as large as those of
+    /// the last (`page_cache_async_ra`, `page_cache_ra_order`). `max` is the largest window.
+    fn end_aligned(&mut self, max: u32) {
+        self.order += 2;
+        let align = 1 << self.order.min(max.trailing_zeros());
+        let end = self.start + self.size;
+        let aligned = end / align * align;
+        if aligned > self.start {
+            self.size -= end - aligned;
+        }
+        self.order = self.order.min(MAX_ORDER).min(self.size.ilog2());
     }
 }
 
@@ -128,6 +148,7 @@ impl Mm {
                 both => (both.min(max.max(ra.size)), more),
             };
         }
+        ra.order = 0;
         self.read_pages(cx, number, ra.start, ra.size, ra.async_size, Some((page, alloc)))
     }
 
@@ -159,6 +180,9 @@ impl Mm {
             let Some(hole) = hole else { return };
             ra.start = hole;
             ra.size = next((hole - page).max(1), max);
+        }
+        if self.generation.aligns_readahead {
+            ra.end_aligned(max);
         }
         ra.async_size = ra.size;
         // Nobody waits for these pages: those for which there is no memory are left out.
@@ -201,6 +225,7 @@ impl Mm {
                 ra.start = page.saturating_sub(max / 2);
                 ra.size = max;
                 ra.async_size = max / 4;
+                ra.order = 0;
                 self.read_pages(cx, number, ra.start, ra.size, ra.async_size, Some((page, alloc)))
             }
         };
@@ -381,5 +406,23 @@ mod tests {
     fn windows_grow_as_the_kernel_s_do() {
         assert_eq!([1, 2, 4, 8, 32, 100].map(|request| initial(request, 32)), [4, 4, 8, 16, 32, 32]);
         assert_eq!([1, 4, 16, 32].map(|size| next(size, 32)), [4, 8, 32, 32]);
+    }
+
+    #[test]
+    fn windows_end_where_ever_larger_folios_would() {
+        let mut ra = RaState { start: 7, size: 8, ..RaState::default() };
+        let windows: Vec<(u32, u32)> = (0..5)
+            .map(|_| {
+                (ra.start, ra.size) = (ra.start + ra.size, next(ra.size, 32));
+                ra.end_aligned(32);
+                (ra.start, ra.size)
+            })
+            .collect();
+        // The ends are multiples of 4, 16 and 32, which is the largest window.
+        assert_eq!(windows, [(15, 13), (28, 20), (48, 16), (64, 32), (96, 32)]);
+        // A window that ends in the folio in which it begins is left as it is.
+        let mut short = RaState { start: 33, size: 2, order: 3, ..RaState::default() };
+        short.end_aligned(32);
+        assert_eq!((short.start, short.size, short.order), (33, 2, 1));
     }
 }

@@ -1,6 +1,7 @@
 //! Swap: slots, swap cache, readahead (`mm/swapfile.c`, `mm/swap_state.c`).
 //!
-//! There are two simplifications: one area only, and no per-CPU cache of slots (a few hundred slots at most).
+//! There are two simplifications: one area only, and no per-CPU cache of slots (a few hundred slots at most;
+//! none from 6.15 on). `swap/slots.rs` says which slot a page gets.
 
 use lotsfree_kernel_files::counters::vmstat;
 use rustc_hash::FxHashMap;
@@ -13,8 +14,9 @@ use super::vmstat::Stat;
 use super::workingset::Change;
 use super::{Config, Cx, Device, IoRequest, Mm, Stop, footprint};
 
-/// SWAPFILE_CLUSTER
-pub(crate) const CLUSTER: u32 = 256;
+mod slots;
+
+use slots::Slots;
 
 /// The swap area.
 #[derive(Debug)]
@@ -23,11 +25,8 @@ pub(crate) struct Swap {
     free: u32,
     /// The entry that each slot belongs to, or [`NONE`] if the slot is free.
     owner: Vec<u32>,
-    /// Free slots of each cluster.
-    cluster_free: Vec<u16>,
-    /// Where the search for the next slot begins: one cursor, or one for each CPU where seeking costs
-    /// nothing.
-    cursor: Vec<u32>,
+    /// Which of the free slots is next.
+    slots: Slots,
     /// Shadows of swapped-out pages, by slot; only where refaults of anonymous pages are detected.
     pub(crate) shadow: Vec<u32>,
     /// Slots of the pages in the swap cache.
@@ -44,15 +43,12 @@ pub(crate) struct Swap {
 impl Swap {
     pub(crate) fn new(config: &Config) -> Self {
         let total = config.swap_pages.min(super::MOST_FRAMES - 2) as u32;
-        let clusters = total.div_ceil(CLUSTER);
-        let cluster_free = (0..clusters).map(|i| CLUSTER.min(total - i * CLUSTER) as u16).collect();
         let cursors = if config.swap_rotational { 1 } else { config.cpus.max(1) as usize };
         Swap {
             total,
             free: total,
             owner: vec![NONE; total as usize],
-            cluster_free,
-            cursor: vec![NONE; cursors],
+            slots: Slots::new(config.generation.swap_slots, total, cursors),
             shadow: if config.generation.anon_refault { vec![0; total as usize] } else { Vec::new() },
             cache: FxHashMap::default(),
             rotational: config.swap_rotational,
@@ -66,8 +62,7 @@ impl Swap {
     pub(crate) fn bytes(&self) -> usize {
         footprint::of(&self.owner)
             + footprint::of(&self.shadow)
-            + footprint::of(&self.cluster_free)
-            + footprint::of(&self.cursor)
+            + self.slots.bytes()
             + self.cache.capacity() * size_of::<(u32, u32)>()
     }
 
@@ -94,55 +89,22 @@ impl Swap {
         self.hits += 1;
     }
 
-    /// Takes a free slot, the one next to the last as long as the cluster lasts (`scan_swap_map`).
+    /// Takes a free slot.
     fn take(&mut self, cpu: usize, owner: u32) -> Option<u32> {
         if self.free == 0 {
             return None;
         }
-        let which = cpu % self.cursor.len();
-        let mut at = self.cursor[which];
-        let usable = |swap: &Self, at: u32| at < swap.total && swap.owner[at as usize] == NONE;
-        if at == NONE || at.is_multiple_of(CLUSTER) || !usable(self, at) {
-            // The rest of the cluster is tried first, then an empty cluster, then any free slot.
-            let rest = (at != NONE && !at.is_multiple_of(CLUSTER))
-                .then(|| (at..(at / CLUSTER + 1) * CLUSTER).find(|&slot| usable(self, slot)))
-                .flatten();
-            at = match rest {
-                Some(slot) => slot,
-                None => {
-                    let from = if at == NONE { 0 } else { at / CLUSTER };
-                    self.next_cluster(from)?
-                }
-            };
-        }
-        self.cursor[which] = at + 1;
+        let at = self.slots.take(cpu, &self.owner)?;
         self.owner[at as usize] = owner;
-        self.cluster_free[(at / CLUSTER) as usize] -= 1;
         self.free -= 1;
         Some(at)
-    }
-
-    /// The first free slot of the next cluster that is wholly free, or otherwise of the next that has a free
-    /// slot.
-    fn next_cluster(&self, from: u32) -> Option<u32> {
-        let count = self.cluster_free.len() as u32;
-        let cursors = &self.cursor;
-        let in_order = || (0..count).map(|i| (from + i) % count);
-        let whole = |i: &u32| {
-            let full = CLUSTER.min(self.total - i * CLUSTER) as u16;
-            let taken = cursors.iter().any(|&c| c != NONE && c / CLUSTER == *i && c % CLUSTER != 0);
-            self.cluster_free[*i as usize] == full && !taken
-        };
-        let cluster = in_order().find(whole);
-        let cluster = cluster.or_else(|| in_order().find(|&i| self.cluster_free[i as usize] > 0))?;
-        (cluster * CLUSTER..self.total).find(|&slot| self.owner[slot as usize] == NONE)
     }
 
     /// Gives a slot back.
     fn release(&mut self, slot: u32) {
         debug_assert_ne!(self.owner[slot as usize], NONE);
         self.owner[slot as usize] = NONE;
-        self.cluster_free[(slot / CLUSTER) as usize] += 1;
+        self.slots.release(slot);
         self.free += 1;
     }
 
@@ -166,10 +128,17 @@ impl Swap {
         window
     }
 
-    /// For `check`: the count of free slots, the owner of each slot, the count of free slots in each cluster,
-    /// and the cache.
-    pub(crate) fn recount(&self) -> (u32, &[u32], &[u16], &FxHashMap<u32, u32>) {
-        (self.free, &self.owner, &self.cluster_free, &self.cache)
+    /// For `check`: the count of free slots, the owner of each slot, and the cache.
+    pub(crate) fn recount(&self) -> (u32, &[u32], &FxHashMap<u32, u32>) {
+        (self.free, &self.owner, &self.cache)
+    }
+
+    /// Verifies what is remembered for choosing slots.
+    ///
+    /// # Errors
+    /// Says what is not as it has to be.
+    pub(crate) fn check_slots(&self) -> Result<(), String> {
+        self.slots.check(&self.owner)
     }
 }
 

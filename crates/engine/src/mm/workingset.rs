@@ -11,7 +11,8 @@
 //! The pages and shadows of a file are held by nodes, one for 64 of them (`lib/xarray.c`; those above the
 //! lowest are left out), and so are those of a swap area, by their slots. A node that holds shadows alone may
 //! be reclaimed, and its shadows with it: a shrinker keeps no more such nodes than there are pages in memory
-//! divided by 8. Nodes of swap are among them from 6.3 on (5649d113ffce; `Generation::swap_shadow_nodes`).
+//! divided by 8. Nodes of swap are among them from 6.3 on (5649d113ffce; `Generation::swap_shadow_nodes`);
+//! from 6.18 on swap has none (`Generation::swap_table`).
 
 use std::collections::VecDeque;
 
@@ -162,10 +163,12 @@ impl Mm {
         self.update(cx, Tree::Files, slot, change, Gfp::Kernel);
     }
 
-    /// The same of a slot of swap.
+    /// The same of a slot of swap, where swap has nodes.
     #[inline]
     pub(super) fn update_swap_node(&mut self, cx: &mut Cx, slot: u32, change: Change, gfp: Gfp) {
-        self.update(cx, Tree::Swap, slot, change, gfp);
+        if !self.generation.swap_table {
+            self.update(cx, Tree::Swap, slot, change, gfp);
+        }
     }
 
     #[inline(always)]

@@ -119,7 +119,7 @@ fn a_fault_reads_one_page_and_gives_its_slot_back() {
         assert_eq!((events[vmstat::pswpin], events[vmstat::pgmajfault]), (1, 1), "{kernel}");
         assert_eq!(events[vmstat::swap_ra], 0, "{kernel}");
         assert_eq!(host.used() + 1, used + events[vmstat::pswpout] - out, "{kernel}");
-        assert_eq!(host.mm.swap.recount().3.len(), 0, "{kernel} has a swap cache");
+        assert_eq!(host.mm.swap.recount().2.len(), 0, "{kernel} has a swap cache");
         assert_eq!(events[vmstat::pgpgin] - ins, if stores == 1 { 0 } else { 4 }, "{kernel}");
         // Where the page is not writable yet, the first store is a fault.
         host.touch(page, true).unwrap();
@@ -134,7 +134,7 @@ fn kernels_before_4_15_read_ahead_and_keep_the_slot() {
     (0..3000).rev().for_each(|page| host.touch(page, false).unwrap());
     let Host { mm, .. } = host;
     assert!(mm.events[vmstat::swap_ra] > 0 && mm.events[vmstat::swap_ra_hit] > 0);
-    assert!(mm.swap.recount().3.len() > 1000, "{}", mm.swap.recount().3.len());
+    assert!(mm.swap.recount().2.len() > 1000, "{}", mm.swap.recount().2.len());
     assert_eq!(mm.check(), Ok(()));
 }
 
