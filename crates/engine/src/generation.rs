@@ -32,6 +32,10 @@ pub enum ReferenceRule {
     /// One rule for both types: activated at the second round, or when several page tables have accessed them
     /// (5.9, b518154e59aa).
     OneRule,
+    /// With the multi-generational LRU: activated when it is not the first accessed bit that reclaim, aging
+    /// or looking around has found, or if system calls have read the page (6.14, "mm/mglru: rework workingset
+    /// protection"; `lru_gen_set_refs`).
+    SecondBit,
 }
 
 /// How the pressure on anonymous and file pages is balanced (`mm/vmscan.c:get_scan_count`).
@@ -190,7 +194,8 @@ pub enum ZonelistCache {
     BelowMinOrNoProgress,
 }
 
-/// Differences between kernels with the multi-generational LRU (`mm/vmscan.c`, read in 6.1, 6.8 and 6.12).
+/// Differences between kernels with the multi-generational LRU (`mm/vmscan.c`, read in 6.1, 6.8, 6.12 and
+/// 6.18). The series of 6.14 is told by the titles of its patches, all of which begin with `mm/mglru`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LruGen {
     /// kswapd ages before it evicts and not in between, and direct reclaim that has aged goes on to evict
@@ -223,10 +228,26 @@ pub struct LruGen {
     /// Direct reclaim that looks around a page activates the neighbours in use only if they are fewer than 15
     /// (6.1). Otherwise it activates all of them (read in 6.8).
     pub activates_few: bool,
-    /// Dirty and locked pages and those under writeback move to the next generation when eviction meets them
-    /// in the oldest (6.1, 6.8). Otherwise they are isolated and activated, which takes them to the youngest
-    /// (read in 6.12.117).
+    /// Dirty and locked pages and those under writeback move to the next generation when eviction meets
+    /// them in the oldest (6.1, 6.8; without the locked ones 6.18). Otherwise they are isolated and
+    /// activated, which takes them to the youngest (read in 6.12.117).
     pub sets_unclean_aside: bool,
+    /// An accessed bit promotes a page if it is not the first, and PG_workingset marks the pages that were
+    /// promoted; until then they are in the second youngest generation if a fault brought them in, in the
+    /// oldest if not (6.14, "rework workingset protection"). Otherwise the first accessed bit promotes, and
+    /// PG_workingset is a part of the count of accesses by system calls.
+    pub promotes_at_second: bool,
+    /// A refault is recent for four generations (6.14, "rework refault detection"), otherwise as long as the
+    /// generation that the page was evicted from is the oldest.
+    pub recent_for_four: bool,
+    /// All tiers together decide which type is evicted, and a tier is spared if it refaults half as often
+    /// again as the lowest (6.14, "rework type selection", 37a260870f2c). Otherwise the lowest tiers decide,
+    /// unless anonymous pages are a generation behind, and a tier is spared at twice as often.
+    pub type_by_all_tiers: bool,
+    /// Aging is due when a type that may be evicted has three generations left, each of which may have its
+    /// own number (6.14, "rework aging feedback"). Otherwise only if these are also of unequal size, and
+    /// the oldest file pages are never older than the oldest anonymous ones.
+    pub ages_by_generations: bool,
 }
 
 impl LruGen {
@@ -243,6 +264,10 @@ impl LruGen {
         marks_looked_at: true,
         activates_few: true,
         sets_unclean_aside: true,
+        promotes_at_second: false,
+        recent_for_four: false,
+        type_by_all_tiers: false,
+        ages_by_generations: false,
     };
     /// 6.8.
     pub const LINUX_6_8: Self = LruGen {
@@ -264,6 +289,15 @@ impl LruGen {
         marks_looked_at: false,
         sets_unclean_aside: false,
         ..Self::LINUX_6_8
+    };
+    /// 6.18.
+    pub const LINUX_6_18: Self = LruGen {
+        sets_unclean_aside: true,
+        promotes_at_second: true,
+        recent_for_four: true,
+        type_by_all_tiers: true,
+        ages_by_generations: true,
+        ..Self::LINUX_6_12
     };
 }
 
@@ -551,7 +585,8 @@ impl Generation {
             }
             "linux-6.18" => Self::linux_6_18(),
             "linux-6.18+mglru" => {
-                Generation { name: "linux-6.18+mglru", policy: &Mglru, ..Self::linux_6_18() }
+                let reference = ReferenceRule::SecondBit;
+                Generation { name: "linux-6.18+mglru", policy: &Mglru, reference, ..Self::linux_6_18() }
             }
             _ => return None,
         })
@@ -922,6 +957,7 @@ impl Generation {
     pub const fn linux_6_18() -> Self {
         Generation {
             name: "linux-6.18",
+            lru_gen: LruGen::LINUX_6_18,
             swap_table: true,
             idle_nodes_first: true,
             swap_slots: SwapSlots::Clusters,

@@ -120,7 +120,11 @@ const GENERATIONS: &[(&str, Generation, &str)] = &[
         plain(Kernel::V6_18),
         "swap by clusters, allocation from the node whose kswapd sleeps; compared with no kernel",
     ),
-    ("linux-6.18+mglru", mglru(Kernel::V6_18), "the same with the multi-generational LRU"),
+    (
+        "linux-6.18+mglru",
+        mglru(Kernel::V6_18),
+        "the same with the multi-generational LRU, which promotes at the second access",
+    ),
 ];
 
 impl Kernel {

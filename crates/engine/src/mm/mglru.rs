@@ -1,12 +1,15 @@
-//! The multi-generational LRU (`mm/vmscan.c`, `include/linux/mm_inline.h`, `mm/workingset.c` of 6.1, 6.8
-//! and 6.12). The generations whose name ends in `+mglru` use it; in every other one it is off. Aging begins
-//! in `should_run_aging`, eviction in `evict_generation`, and `choose` weighs tiers.
+//! The multi-generational LRU (`mm/vmscan.c`, `include/linux/mm_inline.h`, `mm/workingset.c` of 6.1, 6.8,
+//! 6.12 and 6.18). The generations whose name ends in `+mglru` use it; in every other one it is off. Aging
+//! begins in `should_run_aging`, eviction in `evict_generation`, and `choose` weighs tiers.
 //!
 //! Pages of each type are in two to four generations. Aging makes a new one: it walks page tables and
 //! promotes pages that were accessed to the generation that was the youngest until then. A promoted page
 //! stays on its list until eviction, which takes pages off the oldest generation's list, meets it. Accesses
 //! by system calls move no page. They are counted, and the count gives the page's tier. Eviction spares tiers
 //! whose pages come back more often than those of the lowest.
+//!
+//! From 6.14 on (`LruGen::promotes_at_second`) a page is promoted when aging or reclaim finds its accessed
+//! bit set for the second time, and then stays marked as part of the working set.
 //!
 //! Where the model differs from the kernel:
 //!
@@ -29,6 +32,7 @@ use super::policy::{self, Arrival, Kept, Policy, Shadow};
 use super::vmscan::{Fate, ReclaimStat, ScanControl, Tally};
 use super::vmstat::{ACTIVATE, PGREFILL, REFAULT, RESTORE};
 use super::{Cx, DEF_PRIORITY, Device, MS, Mm, SWAP_CLUSTER_MAX, Wait};
+use crate::generation::{Generation, LruGen};
 
 /// MIN_NR_GENS: the number of youngest generations that eviction leaves alone.
 const MIN_NR_GENS: u64 = 2;
@@ -53,8 +57,8 @@ const RUN: u32 = 64;
 /// A page table is worth a walk when at least one entry in this many was accessed (`suitable_to_scan`: one
 /// per cache line).
 const PER_CACHE_LINE: u32 = 8;
-/// `lru_gen` flags that are cleared when a page changes its generation (LRU_REFS_MASK, LRU_REFS_FLAGS).
-const REFS_FLAGS: u32 = flag::REFS | flag::REFERENCED | flag::WORKINGSET;
+/// Sequence numbers that a refault may be away from the youngest generation from 6.14 on.
+const RECENT: u64 = MAX_NR_GENS;
 
 /// The type of a page.
 fn kind_of(frame: &Frame) -> usize {
@@ -66,28 +70,76 @@ fn list_of(seq: u64, kind: usize) -> usize {
     list::FIRST_GENERATION + 2 * (seq % MAX_NR_GENS) as usize + kind
 }
 
-/// Accesses by system calls beyond the first (`folio_lru_refs`).
-fn refs_of(frame: &Frame) -> u32 {
-    ((frame.flags & flag::REFS) >> flag::REFS_SHIFT) + u32::from(frame.has(flag::WORKINGSET))
+/// Accesses by system calls (`folio_lru_refs`): those beyond the first, or all where pages are promoted at
+/// their second accessed bit.
+fn refs_of(rules: &LruGen, frame: &Frame) -> u32 {
+    let counter = (frame.flags & flag::REFS) >> flag::REFS_SHIFT;
+    match rules.promotes_at_second {
+        true if frame.has(flag::REFERENCED) => counter + 1,
+        true => 0,
+        false => counter + u32::from(frame.has(flag::WORKINGSET)),
+    }
 }
 
-/// `lru_tier_from_refs`: 0, 1, 2, 2, 3 for 0 to 4.
-fn tier_of(refs: u32) -> usize {
-    (refs + 1).next_power_of_two().ilog2() as usize
+/// `lru_tier_from_refs`: 0, 1, 2, 2, 3 for 0 to 4 accesses beyond the first; 0, 0, 1, 2, 2 for 0 to 4
+/// accesses, and 3 for the working set.
+fn tier_of(rules: &LruGen, refs: u32, workingset: bool) -> usize {
+    match rules.promotes_at_second {
+        true if workingset => TIERS - 1,
+        true => refs.max(1).next_power_of_two().ilog2() as usize,
+        false => (refs + 1).next_power_of_two().ilog2() as usize,
+    }
 }
 
-/// An access by a system call (`folio_inc_refs`): PG_referenced first, then PG_workingset, then the counter.
-fn count_access(frame: &mut Frame) {
+/// Flags of a page's accesses, which are cleared when it changes its generation (LRU_REFS_MASK,
+/// LRU_REFS_FLAGS).
+fn refs_flags(rules: &LruGen) -> u32 {
+    let kept = if rules.promotes_at_second { 0 } else { flag::WORKINGSET };
+    flag::REFS | flag::REFERENCED | kept
+}
+
+/// Whether a page has as many accesses as can be counted.
+fn has_most_refs(rules: &LruGen, frame: &Frame) -> bool {
+    let refs = refs_of(rules, frame);
+    match rules.promotes_at_second {
+        true => frame.has(flag::WORKINGSET) && refs == MOST_REFS,
+        false => refs == MOST_REFS,
+    }
+}
+
+/// An access by a system call (`folio_inc_refs`): PG_referenced first, then PG_workingset, then the counter;
+/// where pages are promoted at their second accessed bit, PG_workingset comes last (`lru_gen_inc_refs`).
+fn count_access(rules: &LruGen, frame: &mut Frame) {
     if frame.list() == list::UNEVICTABLE {
         return;
     }
+    let full = frame.flags & flag::REFS == flag::REFS;
     if !frame.has(flag::REFERENCED) {
-        frame.flags |= flag::REFERENCED;
-    } else if !frame.has(flag::WORKINGSET) {
+        let forgets = if rules.promotes_at_second { flag::REFS } else { 0 };
+        frame.flags = (frame.flags & !forgets) | flag::REFERENCED;
+    } else if !frame.has(flag::WORKINGSET) && (full || !rules.promotes_at_second) {
         frame.flags |= flag::WORKINGSET;
-    } else if frame.flags & flag::REFS != flag::REFS {
+    } else if !full {
         frame.flags += 1 << flag::REFS_SHIFT;
     }
+}
+
+/// Notes an accessed bit of a page, where pages are promoted at the second (`lru_gen_set_refs`). Returns
+/// whether it was that.
+pub(super) fn set_refs(frame: &mut Frame) -> bool {
+    let second = frame.has(flag::REFERENCED | flag::WORKINGSET);
+    frame.flags &= !(flag::REFS | flag::REFERENCED);
+    frame.flags |= if second { flag::WORKINGSET } else { flag::REFERENCED };
+    second
+}
+
+/// What became of a page that eviction left where it was or put elsewhere (`sort_folio`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sorted {
+    /// It was promoted, spared, culled, or is under writeback.
+    Elsewhere,
+    /// It is a page of a file that is dirty; `queued` says that it is being written, too.
+    Dirty { queued: bool },
 }
 
 /// Refaults and evictions of one tier, and the weight of its type (`ctrl_pos`).
@@ -132,6 +184,7 @@ impl Filter {
 /// The generations of an lruvec (`struct lru_gen_folio`).
 #[derive(Debug)]
 struct Generations {
+    rules: LruGen,
     max_seq: u64,
     /// Anonymous, file.
     min_seq: [u64; 2],
@@ -143,7 +196,8 @@ struct Generations {
     evicted: [[u64; TIERS]; 2],
     avg_refaulted: [[u64; TIERS]; 2],
     avg_total: [[u64; TIERS]; 2],
-    /// Pages spared for their tier; there are none of tier 0.
+    /// Pages spared for their tier, of which there are none of tier 0, and from 6.14 on pages of any tier
+    /// whose generation was given up.
     protected: [[u64; TIERS]; 2],
     /// The first entry that the current walk has not visited.
     walk: Option<u32>,
@@ -155,6 +209,7 @@ impl Default for Generations {
     /// matter.
     fn default() -> Self {
         Generations {
+            rules: LruGen::LINUX_6_12,
             max_seq: MAX_NR_GENS + MIN_NR_GENS + 1,
             min_seq: [MAX_NR_GENS; 2],
             born: Default::default(),
@@ -202,6 +257,16 @@ impl Generations {
         let min = self.min_seq[kind];
         let needs_io = (kind == ANON && !frame.has(flag::SWAPCACHE))
             || (frame.has(flag::RECLAIM) && frame.has(flag::DIRTY | flag::WRITEBACK));
+        if self.rules.promotes_at_second {
+            // `lru_gen_folio_seq`: the working set is a generation ahead of other pages.
+            let workingset = u64::from(frame.has(flag::WORKINGSET));
+            let age = match (hot, needs_io) {
+                (true, _) => 1 - workingset,
+                (false, true) => 1,
+                (false, false) => MAX_NR_GENS - 1 - workingset,
+            };
+            return list_of((self.max_seq - age).max(min), kind);
+        }
         let seq = if hot {
             self.max_seq
         } else if needs_io {
@@ -216,24 +281,31 @@ impl Generations {
 
     /// Counts an eviction. Returns the value that the shadow keeps: the oldest sequence and the number of
     /// accesses (`lru_gen_eviction`). The number leaves out the access that PG_workingset stands for, which a
-    /// shadow records anyway.
+    /// shadow records anyway, or the first.
     fn evicted(&mut self, frame: &Frame) -> u64 {
         let kind = kind_of(frame);
-        let refs = refs_of(frame);
-        self.evicted[kind][tier_of(refs)] += 1;
+        let refs = refs_of(&self.rules, frame);
+        self.evicted[kind][tier_of(&self.rules, refs, frame.has(flag::WORKINGSET))] += 1;
         self.min_seq[kind] << REFS_WIDTH | u64::from(refs.saturating_sub(1))
     }
 
     /// Handles the return of a page with this shadow. A refault is recent
-    /// if the generation that the page was evicted from is still the oldest. Only a recent one is counted;
+    /// if the generation that the page was evicted from is still the oldest, or, from 6.14 on, if it is less
+    /// than four generations older than the youngest. Only a recent one is counted;
     /// the number of accesses that the page had is returned (`lru_gen_test_recent`, `lru_gen_refault`).
     fn refaulted(&mut self, kind: usize, shadow: Shadow) -> Option<u32> {
         let mask = (1u64 << (shadow.bits - REFS_WIDTH)) - 1;
-        if u64::from(shadow.clock >> REFS_WIDTH) != self.min_seq[kind] & mask {
+        let seq = u64::from(shadow.clock >> REFS_WIDTH);
+        let recent = match self.rules.recent_for_four {
+            true => (self.max_seq & mask).abs_diff(seq) < RECENT,
+            false => seq == self.min_seq[kind] & mask,
+        };
+        if !recent {
             return None;
         }
-        let refs = (shadow.clock & (MOST_REFS - 1)) + u32::from(shadow.workingset);
-        self.refaulted[kind][tier_of(refs)] += 1;
+        let first = if self.rules.promotes_at_second { 1 } else { u32::from(shadow.workingset) };
+        let refs = (shadow.clock & (MOST_REFS - 1)) + first;
+        self.refaulted[kind][tier_of(&self.rules, refs, shadow.workingset)] += 1;
         Some(refs)
     }
 
@@ -243,6 +315,24 @@ impl Generations {
             refaulted: self.avg_refaulted[kind][tier] + self.refaulted[kind][tier],
             total: self.avg_total[kind][tier] + self.evicted[kind][tier] + self.protected[kind][tier],
             gain,
+        }
+    }
+
+    /// The positions of all tiers of a type in one.
+    fn sum_of_tiers(&self, kind: usize, gain: u64) -> Position {
+        let positions = (0..TIERS).map(|tier| self.position(kind, tier, gain));
+        let (refaulted, total) = positions.fold((0, 0), |(refaulted, total), position| {
+            (refaulted + position.refaulted, total + position.total)
+        });
+        Position { refaulted, total, gain }
+    }
+
+    /// The oldest generation of the types that may be evicted (`evictable_min_seq`; through 6.12 that of
+    /// anonymous pages if they may, which is never ahead).
+    fn evictable_min_seq(&self, can_swap: bool) -> u64 {
+        match self.rules.ages_by_generations {
+            true if can_swap => self.min_seq[ANON].min(self.min_seq[FILE]),
+            _ => self.min_seq[usize::from(!can_swap)],
         }
     }
 
@@ -265,14 +355,21 @@ impl Generations {
     }
 
     /// The highest tier of a type that may be evicted, compared within the type: a tier is spared if it
-    /// refaults about twice as often as the lowest (`get_tier_idx`).
+    /// refaults about twice as often as the lowest, or, from 6.14 on, half as often again (`get_tier_idx`).
     fn own_last_tier(&self, kind: usize) -> usize {
-        self.last_tier(kind, 2, self.position(kind, 0, 1))
+        let (gain, gain_of_lowest) = if self.rules.type_by_all_tiers { (3, 2) } else { (2, 1) };
+        self.last_tier(kind, gain, self.position(kind, 0, gain_of_lowest))
     }
 
     /// The type to evict from, and the last tier that may be evicted if the choice of the type determined it
     /// (`isolate_folios`, `get_type_to_scan`).
     fn choose(&self, swappiness: u64) -> (usize, Option<usize>) {
+        if self.rules.type_by_all_tiers {
+            let anon = self.sum_of_tiers(ANON, swappiness);
+            let file = self.sum_of_tiers(FILE, 200u64.saturating_sub(swappiness));
+            let takes_file = swappiness <= 1 || (swappiness < 200 && file.refaults_less(anon));
+            return (if takes_file { FILE } else { ANON }, None);
+        }
         match swappiness {
             0 => (FILE, None),
             _ if self.min_seq[ANON] < self.min_seq[FILE] => (ANON, None),
@@ -332,8 +429,8 @@ impl Policy for Mglru {
         list::GENERATIONS
     }
 
-    fn state(&self, _pages: u64) -> Box<dyn Kept> {
-        Box::new(Generations::default())
+    fn state(&self, generation: &Generation, _pages: u64) -> Box<dyn Kept> {
+        Box::new(Generations { rules: generation.lru_gen, ..Generations::default() })
     }
 
     /// A page that a fault brings in goes to the youngest generation.
@@ -344,7 +441,7 @@ impl Policy for Mglru {
     }
 
     fn touch(&self, mm: &mut Mm, frame: u32) {
-        count_access(&mut mm.frames[frame as usize]);
+        count_access(&mm.generation.lru_gen, &mut mm.frames[frame as usize]);
     }
 
     fn evicted(&self, mm: &mut Mm, lruvec: usize, frame: u32) -> Option<u64> {
@@ -352,9 +449,10 @@ impl Policy for Mglru {
         Some(mm.generations_mut(lruvec).evicted(&f))
     }
 
-    /// A refault is recent if the generation that the page was evicted from is still the oldest
-    /// (`lru_gen_refault`). The page is then marked as accessed often if it had been, or if a fault brings it
-    /// back. Nothing is counted if the page comes back on another node.
+    /// The page of a recent refault is marked as accessed often if it had been, or if a fault brings it back
+    /// (`lru_gen_refault`); from 6.14 on it belongs to the working set if it did, and otherwise has as many
+    /// accesses as it had, which its next access by a system call forgets. Nothing is counted if the page
+    /// comes back on another node.
     fn refaulted(&self, mm: &mut Mm, frame: u32, shadow: Shadow) -> bool {
         let lruvec = mm.lruvec_of_frame(frame);
         if shadow.lruvec != lruvec {
@@ -365,10 +463,18 @@ impl Policy for Mglru {
         let rules = mm.generation.lru_gen;
         mm.events[REFAULT[kind]] += u64::from(refs.is_some() || !rules.counts_recent);
         let Some(refs) = refs else { return false };
-        if !rules.counts_protected {
+        if !rules.counts_protected && (mm.in_lru_fault || !rules.promotes_at_second) {
             mm.events[ACTIVATE[kind]] += 1;
         }
-        if mm.in_lru_fault || refs >= MOST_REFS - 1 {
+        if rules.promotes_at_second {
+            let f = &mut mm.frames[frame as usize];
+            if shadow.workingset {
+                f.flags |= flag::WORKINGSET;
+                mm.events[RESTORE[kind]] += 1;
+            } else {
+                f.flags = (f.flags & !flag::REFS) | (refs - 1) << flag::REFS_SHIFT;
+            }
+        } else if mm.in_lru_fault || refs >= MOST_REFS - 1 {
             mm.frames[frame as usize].flags |= flag::REFS | flag::WORKINGSET;
             mm.events[RESTORE[kind]] += 1;
         }
@@ -610,7 +716,11 @@ impl Mm {
         let ttl = self.tuning.lru_gen_min_ttl_ms * MS;
         if ttl > 0 && self.generations(lruvec).walk.is_none() {
             let generations = self.generations(lruvec);
-            let birth = generations.born[(generations.min_seq[FILE] % MAX_NR_GENS) as usize];
+            let oldest = match generations.rules.ages_by_generations {
+                true => generations.evictable_min_seq(can_swap),
+                false => generations.min_seq[FILE],
+            };
+            let birth = generations.born[(oldest % MAX_NR_GENS) as usize];
             let sizable = self.evictable(lruvec, can_swap) >> scan.priority > 0;
             if birth + ttl >= cx.now() || !sizable {
                 self.events[vmstat::oom_kill] += 1;
@@ -629,8 +739,9 @@ impl Mm {
 
     /// `should_run_aging`
     fn should_run_aging(&self, lruvec: usize, can_swap: bool) -> Ages {
-        let Generations { max_seq, min_seq, .. } = *self.generations(lruvec);
-        let oldest = min_seq[usize::from(!can_swap)];
+        let generations = self.generations(lruvec);
+        let Generations { max_seq, min_seq, rules, .. } = *generations;
+        let oldest = generations.evictable_min_seq(can_swap);
         if oldest + MIN_NR_GENS > max_seq {
             return Ages { needed: true, total: 0 };
         }
@@ -644,6 +755,7 @@ impl Mm {
             }
         }
         let uneven = young * MIN_NR_GENS > total || old * (MIN_NR_GENS + 2) < total;
+        let uneven = uneven || rules.ages_by_generations;
         Ages { needed: oldest + MIN_NR_GENS == max_seq && uneven, total }
     }
 
@@ -691,6 +803,7 @@ impl Mm {
     /// pages to the youngest generation.
     fn walk_table(&mut self, cx: &mut Cx, lruvec: usize, first: u32, can_swap: bool, young: &mut Vec<u32>) {
         let zones = self.zones_of(lruvec);
+        let of_generations = self.generation.lru_gen.promotes_at_second;
         young.clear();
         let end = (first + TABLE).min(self.entries.len() as u32);
         let mut seen = 0;
@@ -709,6 +822,9 @@ impl Mm {
             for e in &mut self.entries[run as usize..(run + RUN) as usize] {
                 let Some(frame) = entry::frame(*e) else { continue };
                 if !zones.contains(&self.frames.zone_of(frame)) {
+                    continue;
+                }
+                if of_generations && self.frames[frame as usize].list() < list::FIRST_GENERATION {
                     continue;
                 }
                 let own = *e & entry::MAPPED != 0 && *e & entry::ACCESSED != 0;
@@ -733,14 +849,16 @@ impl Mm {
     }
 
     /// Moves a page that was accessed through a page table to the youngest generation, while it stays on its
-    /// list (`folio_update_gen`). Returns whether it was in another generation.
+    /// list (`folio_update_gen`). Returns whether it was in another generation. From 6.14 on the first access
+    /// is only noted.
     fn promote(&mut self, lruvec: usize, frame: u32) -> bool {
+        let rules = self.generation.lru_gen;
         let f = &mut self.frames[frame as usize];
         let (from, kind) = (f.counts_in(), kind_of(f));
-        if from < list::FIRST_GENERATION {
+        if from < list::FIRST_GENERATION || (rules.promotes_at_second && !set_refs(f)) {
             return false;
         }
-        f.flags &= !REFS_FLAGS;
+        f.flags &= !refs_flags(&rules);
         let generations: &Generations = self.lruvecs[lruvec].state();
         let to = generations.youngest_list(kind);
         if from == to {
@@ -773,14 +891,7 @@ impl Mm {
                         let frame = self.lruvecs[lruvec].lists[place].oldest();
                         cx.spend(self.costs.scan);
                         moved += 1;
-                        let f = &mut self.frames[frame as usize];
-                        let promoted = f.counts_in();
-                        if promoted == list_of(min, kind) {
-                            f.flags &= !REFS_FLAGS;
-                            self.lru_move(frame, list_of(min + 1, kind), true);
-                        } else {
-                            self.lru_move(frame, promoted, true);
-                        }
+                        self.give_up(lruvec, frame, kind, min);
                     }
                 }
             }
@@ -796,9 +907,28 @@ impl Mm {
         generations.filter.now = Some(std::mem::take(&mut generations.filter.next));
     }
 
+    /// Moves a page of the oldest generation, which is given up, to the next one, unless it was promoted
+    /// (`inc_min_seq`). From 6.14 on it counts as spared for its tier.
+    fn give_up(&mut self, lruvec: usize, frame: u32, kind: usize, min: u64) {
+        let rules = self.generation.lru_gen;
+        let f = &mut self.frames[frame as usize];
+        let before = *f;
+        if f.counts_in() == list_of(min, kind) {
+            f.flags &= !refs_flags(&rules);
+            self.lru_move(frame, list_of(min + 1, kind), true);
+        } else {
+            self.lru_move(frame, before.counts_in(), true);
+        }
+        if rules.type_by_all_tiers && !has_most_refs(&rules, &before) {
+            let tier = tier_of(&rules, refs_of(&rules, &before), before.has(flag::WORKINGSET));
+            self.generations_mut(lruvec).protected[kind][tier] += 1;
+        }
+    }
+
     /// Gives up generations that have become empty (`try_to_inc_min_seq`) and returns whether there were any.
     /// While there is swap, the oldest generation of file pages does not run ahead of that of anonymous
-    /// pages.
+    /// pages; from 6.14 on each type may, but it keeps its third youngest generation, though empty, while the
+    /// other has four.
     fn try_to_inc_min_seq(&mut self, lruvec: usize, can_swap: bool) -> bool {
         let max_seq = self.generations(lruvec).max_seq;
         let before = self.generations(lruvec).min_seq;
@@ -813,7 +943,14 @@ impl Mm {
             }
         }
         let generations = self.generations_mut(lruvec);
-        if can_swap {
+        if can_swap && generations.rules.ages_by_generations {
+            let third = max_seq - MIN_NR_GENS;
+            for kind in 0..2 {
+                if min[kind] > third && min[1 - kind] < third {
+                    min[kind] = third.max(before[kind]);
+                }
+            }
+        } else if can_swap {
             min[ANON] = min[ANON].min(min[FILE]);
             min[FILE] = min[ANON].max(before[FILE]);
         }
@@ -849,7 +986,8 @@ impl Mm {
             self.freed_news(self.lruvecs[lruvec].node);
         }
         scanned += u64::from(self.try_to_inc_min_seq(lruvec, swappiness > 0));
-        let out_of_cold = self.generations(lruvec).count(usize::from(swappiness == 0)) == MIN_NR_GENS;
+        let generations = self.generations(lruvec);
+        let out_of_cold = generations.evictable_min_seq(swappiness > 0) + MIN_NR_GENS > generations.max_seq;
         let sent = met.pageout > 0;
         let stall = sent.then(|| self.pageout_wait(cx, Device::Swap, scan.is_kswapd())).flatten();
         (if out_of_cold { 0 } else { scanned }, stall)
@@ -875,6 +1013,9 @@ impl Mm {
         let (mut scanned, mut isolated, mut freed) = (0, 0, 0);
         let began_ns = cx.now();
         let mut tally = Tally::new(&self.lruvecs[lruvec]);
+        // Looking around leaves pages alone that are off their lists, which matters where the accessed bit
+        // that it clears does not save a page.
+        let (isolates, mut batch) = (self.generation.lru_gen.promotes_at_second, Vec::new());
         // Pages of the highest zone are evicted first.
         let zones =
             self.lruvecs[lruvec].zones.iter().filter(|&&zone| self.zones[zone].index() <= scan.highest);
@@ -888,21 +1029,29 @@ impl Mm {
                 scanned += 1;
                 cx.spend(self.costs.scan);
                 let zone = self.frames[frame as usize].zone();
-                if self.sort_page(lruvec, frame, kind, last_tier) {
+                if let Some(sorted) = self.sort_page(lruvec, frame, kind, last_tier) {
                     self.events[PGREFILL[self.zones[zone].index()]] += 1;
+                    if let Sorted::Dirty { queued } = sorted {
+                        pass.file_taken += 1;
+                        pass.unqueued_dirty += u64::from(!queued);
+                    }
                 } else if self.is_inhibited(scan, frame) {
                     skipped += 1;
                     self.lru_move(frame, from, false);
                 } else {
                     isolated += 1;
                     tally.scanned(zone);
-                    if self.evict_page(cx, scan, lruvec, frame, met) {
+                    if isolates {
+                        self.lru_remove(frame);
+                        batch.push(frame);
+                    } else if self.evict_page(cx, scan, lruvec, frame, met) {
                         tally.freed(zone);
                         freed += 1;
                     }
                 }
             }
         }
+        freed += self.evict_batch(cx, scan, lruvec, &batch, met, &mut tally);
         let returned = isolated - freed;
         self.lock_batch(cx, lruvec, LockedBatch { began_ns, isolated: scanned, skipped: 0, returned });
         self.note_scanned(scan, kind, &tally);
@@ -914,42 +1063,68 @@ impl Mm {
         if isolated > 0 || scanned == MAX_LRU_BATCH { scanned } else { 0 }
     }
 
+    /// Evicts pages that were taken off their lists (`shrink_folio_list`). Returns how many were freed.
+    fn evict_batch(
+        &mut self,
+        cx: &mut Cx,
+        scan: &ScanControl,
+        lruvec: usize,
+        batch: &[u32],
+        met: &mut ReclaimStat,
+        tally: &mut Tally,
+    ) -> u64 {
+        let mut freed = 0;
+        for &frame in batch {
+            let zone = self.frames[frame as usize].zone();
+            if self.evict_page(cx, scan, lruvec, frame, met) {
+                tally.freed(zone);
+                freed += 1;
+            }
+        }
+        freed
+    }
+
     /// Puts a page where it belongs if it may not be evicted now (`sort_folio`): promoted, protected by its
     /// tier, not available without waiting, or not evictable at all.
-    fn sort_page(&mut self, lruvec: usize, frame: u32, kind: usize, last_tier: usize) -> bool {
+    fn sort_page(&mut self, lruvec: usize, frame: u32, kind: usize, last_tier: usize) -> Option<Sorted> {
+        let rules = self.generation.lru_gen;
         let f = self.frames[frame as usize];
         if f.has(flag::MLOCKED) {
             self.events[vmstat::unevictable_pgs_culled] += 1;
             self.lru_move(frame, list::UNEVICTABLE, false);
-            return true;
+            return Some(Sorted::Elsewhere);
         }
         if f.counts_in() != f.list() {
             self.lru_move(frame, f.counts_in(), false);
-            return true;
+            return Some(Sorted::Elsewhere);
         }
-        let refs = refs_of(&f);
-        let tier = tier_of(refs);
+        let tier = tier_of(&rules, refs_of(&rules, &f), f.has(flag::WORKINGSET));
+        let most = has_most_refs(&rules, &f);
         let next = list_of(self.generations(lruvec).min_seq[kind] + 1, kind);
-        if tier > last_tier || refs == MOST_REFS {
-            self.frames[frame as usize].flags &= !REFS_FLAGS;
-            self.lru_move(frame, next, true);
-            self.generations_mut(lruvec).protected[kind][tier] += 1;
-            if self.generation.lru_gen.counts_protected {
+        if tier > last_tier || most {
+            self.frames[frame as usize].flags &= !refs_flags(&rules);
+            self.lru_move(frame, next, !rules.promotes_at_second);
+            if !most || !rules.promotes_at_second {
+                self.generations_mut(lruvec).protected[kind][tier] += 1;
+            }
+            if rules.counts_protected {
                 self.events[ACTIVATE[kind]] += 1;
             }
-            return true;
+            return Some(Sorted::Elsewhere);
         }
-        if !self.generation.lru_gen.sets_unclean_aside {
-            return false;
+        if !rules.sets_unclean_aside {
+            return None;
         }
         let dirty = kind == FILE && f.has(flag::DIRTY);
-        if dirty || f.has(flag::LOCKED | flag::WRITEBACK) {
+        let locked = f.has(flag::LOCKED) && !rules.promotes_at_second;
+        if dirty || locked || f.has(flag::WRITEBACK) {
             let f = &mut self.frames[frame as usize];
-            f.flags = (f.flags & !REFS_FLAGS) | flag::RECLAIM;
+            f.flags = (f.flags & !refs_flags(&rules)) | flag::RECLAIM;
+            let queued = f.has(flag::WRITEBACK);
             self.lru_move(frame, next, false);
-            return true;
+            return Some(if dirty { Sorted::Dirty { queued } } else { Sorted::Elsewhere });
         }
-        false
+        None
     }
 
     /// Whether the reclaimer's restrictions forbid it to take the page (`isolate_folio`), as in zone reclaim
@@ -970,12 +1145,15 @@ impl Mm {
         frame: u32,
         met: &mut ReclaimStat,
     ) -> bool {
+        let rules = self.generation.lru_gen;
         let f = &mut self.frames[frame as usize];
         if !f.has(flag::REFERENCED) {
-            f.flags &= !REFS_FLAGS;
+            f.flags &= !(refs_flags(&rules) & !flag::REFERENCED);
         }
-        f.flags &= !flag::REFERENCED;
-        if self.generation.lru_gen.sets_unclean_aside {
+        if !rules.promotes_at_second {
+            f.flags &= !flag::REFERENCED;
+        }
+        if rules.sets_unclean_aside {
             f.flags &= !flag::RECLAIM;
         }
         let slot = f.slot;
@@ -998,21 +1176,46 @@ impl Mm {
             }
             Fate::Keep | Fate::Activate => {
                 self.events[vmstat::pgactivate] += u64::from(fate == Fate::Activate);
-                let f = &mut self.frames[frame as usize];
-                let unclean = f.has(flag::RECLAIM) && f.has(flag::DIRTY | flag::WRITEBACK);
-                let active = !unclean || fate == Fate::Activate;
-                match (unclean, active) {
-                    (false, _) => f.flags &= !REFS_FLAGS,
-                    (true, true) => f.flags &= !(flag::REFS | flag::REFERENCED),
-                    (true, false) if f.has(flag::WORKINGSET) => f.flags |= flag::REFERENCED,
-                    (true, false) => {}
-                }
-                let f = *f;
-                let to = self.generations(lruvec).list_for(&f, active);
+                let to = match rules.promotes_at_second {
+                    true => self.place_of_rejected(lruvec, frame, fate == Fate::Activate),
+                    false => self.place_by_state(lruvec, frame, fate == Fate::Activate),
+                };
                 self.lru_move(frame, to, false);
             }
         }
         fate == Fate::Freed
+    }
+
+    /// The list for a page that eviction could not free: the youngest, unless it waits for its write
+    /// (`evict_folios` through 6.12).
+    fn place_by_state(&mut self, lruvec: usize, frame: u32, activated: bool) -> usize {
+        let flags = refs_flags(&self.generation.lru_gen);
+        let f = &mut self.frames[frame as usize];
+        let unclean = f.has(flag::RECLAIM) && f.has(flag::DIRTY | flag::WRITEBACK);
+        let active = !unclean || activated;
+        match (unclean, active) {
+            (false, _) => f.flags &= !flags,
+            (true, true) => f.flags &= !(flag::REFS | flag::REFERENCED),
+            (true, false) if f.has(flag::WORKINGSET) => f.flags |= flag::REFERENCED,
+            (true, false) => {}
+        }
+        let f = *f;
+        self.generations(lruvec).list_for(&f, active)
+    }
+
+    /// The list for a page that eviction could not free: the one for such a page, but not the oldest again
+    /// (`evict_folios` from 6.14 on).
+    fn place_of_rejected(&mut self, lruvec: usize, frame: u32, activated: bool) -> usize {
+        let f = self.frames[frame as usize];
+        let generations = self.generations(lruvec);
+        let to = generations.list_for(&f, activated);
+        if to != generations.oldest_list(kind_of(&f)) {
+            return to;
+        }
+        let f = &mut self.frames[frame as usize];
+        f.flags &= !(flag::REFS | flag::REFERENCED);
+        let f = *f;
+        self.generations(lruvec).list_for(&f, true)
     }
 
     /// After the reverse mapping has found an accessed bit, looks at the bits around it
@@ -1025,6 +1228,7 @@ impl Mm {
         let first = slot.saturating_sub(WINDOW / 2).min(high.saturating_sub(WINDOW)).max(low);
         let end = (first + WINDOW).min(high);
         let zones = self.zones_of(lruvec);
+        let of_generations = self.generation.lru_gen.promotes_at_second;
         cx.spend(self.costs.walk * u64::from(end - first));
         let mut young = Vec::new();
         for near in (first..end).filter(|&near| near != slot) {
@@ -1033,6 +1237,7 @@ impl Mm {
             if *e & entry::MAPPED == 0
                 || *e & entry::ACCESSED == 0
                 || !zones.contains(&self.frames.zone_of(frame))
+                || (of_generations && self.frames[frame as usize].list() < list::FIRST_GENERATION)
             {
                 continue;
             }
@@ -1040,6 +1245,19 @@ impl Mm {
             young.push(frame);
         }
         let seen = young.len() as u32 + 1;
+        match self.generation.lru_gen.promotes_at_second {
+            true => self.note_neighbours(lruvec, &young, by_kswapd),
+            false => self.promote_neighbours(lruvec, slot, young, by_kswapd),
+        }
+        if seen * PER_CACHE_LINE >= end - first
+            && let Some(now) = &mut self.generations_mut(lruvec).filter.now
+        {
+            Filter::set(now, slot / TABLE);
+        }
+    }
+
+    /// What looking around a page makes of its neighbours in use, through 6.12.
+    fn promote_neighbours(&mut self, lruvec: usize, slot: u32, mut young: Vec<u32>, by_kswapd: bool) {
         let youngest = self.generations(lruvec).max_seq;
         let is_older =
             |f: &Frame| f.list() >= list::FIRST_GENERATION && f.counts_in() != list_of(youngest, kind_of(f));
@@ -1060,10 +1278,23 @@ impl Mm {
                 self.events[vmstat::pgactivate] += 1;
             }
         }
-        if seen * PER_CACHE_LINE >= end - first
-            && let Some(now) = &mut self.generations_mut(lruvec).filter.now
-        {
-            Filter::set(now, slot / TABLE);
+    }
+
+    /// What looking around a page makes of its neighbours in use, from 6.14 on (`walk_update_folio`): kswapd
+    /// promotes them as aging does, direct reclaim activates those that were in use before.
+    fn note_neighbours(&mut self, lruvec: usize, young: &[u32], by_kswapd: bool) {
+        for &frame in young {
+            if by_kswapd {
+                self.promote(lruvec, frame);
+                continue;
+            }
+            let f = &mut self.frames[frame as usize];
+            let second = set_refs(f);
+            let to = list_of(self.generations(lruvec).max_seq, kind_of(&self.frames[frame as usize]));
+            if second && self.frames[frame as usize].counts_in() != to {
+                self.lru_move(frame, to, false);
+                self.events[vmstat::pgactivate] += 1;
+            }
         }
     }
 }
@@ -1078,7 +1309,6 @@ mod tests {
     use super::super::vmstat::{PGSCAN, PGSCAN_DIRECT, PGSCAN_KSWAPD, PGSTEAL};
     use super::super::{Config, Done, Fault, Kswapd, Read, Stop, WaitChannel, WaitReason, Write};
     use super::*;
-    use crate::generation::Generation;
     use crate::tuning::Tuning;
 
     /// A machine whose devices answer at once.
@@ -1250,15 +1480,21 @@ mod tests {
         }
     }
 
-    const KERNELS: [&str; 3] = ["linux-6.1+mglru", "linux-6.8+mglru", "linux-6.12+mglru"];
+    const KERNELS: [&str; 4] = ["linux-6.1+mglru", "linux-6.8+mglru", "linux-6.12+mglru", "linux-6.18+mglru"];
+    const OLD: LruGen = LruGen::LINUX_6_12;
+    const NEW: LruGen = LruGen::LINUX_6_18;
+
+    fn reworked() -> Generations {
+        Generations { rules: NEW, ..Generations::default() }
+    }
 
     #[test]
     fn accesses_make_tiers() {
         let mut frame = Frame::default();
         let tiers: Vec<(u32, usize)> = (0..7)
             .map(|_| {
-                count_access(&mut frame);
-                (refs_of(&frame), tier_of(refs_of(&frame)))
+                count_access(&OLD, &mut frame);
+                (refs_of(&OLD, &frame), tier_of(&OLD, refs_of(&OLD, &frame), frame.has(flag::WORKINGSET)))
             })
             .collect();
         // Five accesses reach the last tier, where the counter stays.
@@ -1344,7 +1580,7 @@ mod tests {
         let mut g = Generations::default();
         let mut frame = Frame::default();
         for _ in 0..4 {
-            count_access(&mut frame);
+            count_access(&OLD, &mut frame);
         }
         let shadow = Shadow { lruvec: 0, clock: g.evicted(&frame) as u32, bits: 27, workingset: true };
         assert_eq!(g.evicted[FILE], [0, 0, 1, 0]);
@@ -1404,6 +1640,8 @@ mod tests {
     #[test]
     fn what_was_promoted_moves_when_eviction_meets_it() {
         for kernel in KERNELS {
+            // New pages begin in the youngest generation, from 6.14 on in the second youngest.
+            let age = if kernel == "linux-6.18+mglru" { 3 } else { 2 };
             let mut m = Machine::new(kernel, 8192, 1000, 200);
             m.map_anon(0, 1000);
             for page in 0..1000 {
@@ -1416,7 +1654,7 @@ mod tests {
             m.mm.try_to_inc_max_seq(&mut m.cx, 0, true).unwrap();
             let (from, to) = {
                 let l = &m.mm.lruvecs[0];
-                let from = list_of(l.state::<Generations>().max_seq - 2, ANON);
+                let from = list_of(l.state::<Generations>().max_seq - age, ANON);
                 // It belongs to the younger generation and is still on the list of the older one.
                 let to = list_of(l.state::<Generations>().max_seq - 1, ANON);
                 let len = |which| m.mm.lruvecs[0].places(which).map(|place| l.lists[place].len).sum::<u64>();
@@ -1427,7 +1665,7 @@ mod tests {
             assert_eq!(m.mm.events.sum(&PGREFILL), 0, "{kernel}");
             let mut pass = Pass { aged: true, ..Pass::default() };
             let mut met = ReclaimStat::default();
-            m.mm.generations_mut(0).min_seq[ANON] = m.mm.generations(0).max_seq - 2;
+            m.mm.generations_mut(0).min_seq[ANON] = m.mm.generations(0).max_seq - age;
             let mut scan = ScanControl::new(Reclaimer::Direct, DEF_PRIORITY, MIN_LRU_BATCH);
             let scanned = m.mm.evict_type(&mut m.cx, &mut scan, 0, (ANON, None), &mut met, &mut pass);
             let left: u64 = m.mm.lruvecs[0].places(from).map(|place| m.mm.lruvecs[0].lists[place].len).sum();
@@ -1510,15 +1748,32 @@ mod tests {
 
     #[test]
     fn swappiness_0_and_1_spare_anonymous_memory_and_200_takes_it() {
-        for kernel in KERNELS {
+        for kernel in &KERNELS[..3] {
             let [never, last, first] = [0, 1, 200].map(|swappiness| balance(kernel, swappiness));
             assert_eq!(never.0, 0, "{kernel}: pages swapped with swappiness 0");
             // 6.8 may start at a priority below 6, and so ages more often and swaps what is old.
-            let most = if kernel == "linux-6.8+mglru" { 700 } else { 400 };
+            let most = if *kernel == "linux-6.8+mglru" { 700 } else { 400 };
             assert!(last.0 < most, "{kernel}: {} pages swapped with swappiness 1", last.0);
             assert!(first.0 > 1500, "{kernel}: {} pages swapped with swappiness 200", first.0);
             assert!(first.1 > never.1 + 1000, "{kernel}: {} and {} pages of the file", first.1, never.1);
         }
+    }
+
+    #[test]
+    fn from_6_14_on_anonymous_memory_is_not_aged_while_the_oldest_files_last() {
+        // What is read joins the oldest generation of files, so that there are four: no aging is due, and
+        // anonymous pages stay in the second youngest, which is not evicted.
+        for swappiness in [0, 1, 60, 200] {
+            assert_eq!(balance("linux-6.18+mglru", swappiness).0, 0, "with swappiness {swappiness}");
+        }
+        // Without files it is.
+        let mut m = Machine::new("linux-6.18+mglru", 6400, 20_000, 60);
+        m.map_anon(0, 9000);
+        for page in 0..9000 {
+            assert!(m.touch(0, page, true));
+        }
+        m.check();
+        assert!(m.mm.events[vmstat::pswpout] > 2600, "{} pages swapped", m.mm.events[vmstat::pswpout]);
     }
 
     /// Reads a file of 2000 pages round and round, each page `times` in a row, beside a stream that is read
@@ -1624,6 +1879,194 @@ mod tests {
             bits.iter().all(|e| e & entry::ACCESSED != 0),
             "node 0 cleared accessed bits of node 1's pages"
         );
+    }
+
+    #[test]
+    fn from_6_14_on_the_fifth_access_by_a_system_call_makes_the_working_set() {
+        let mut frame = Frame::default();
+        let tiers: Vec<(u32, usize, bool)> = (0..6)
+            .map(|_| {
+                count_access(&NEW, &mut frame);
+                let workingset = frame.has(flag::WORKINGSET);
+                let refs = refs_of(&NEW, &frame);
+                (refs, tier_of(&NEW, refs, workingset), has_most_refs(&NEW, &frame))
+            })
+            .collect();
+        let expected =
+            [(1, 0, false), (2, 1, false), (3, 2, false), (4, 2, false), (4, 3, true), (4, 3, true)];
+        assert_eq!(tiers, expected);
+    }
+
+    #[test]
+    fn from_6_14_on_the_working_set_starts_a_generation_ahead() {
+        let mut generations = reworked();
+        let age = |generations: &Generations, flags: u32, hot: bool| {
+            let frame = Frame { flags, ..Frame::default() };
+            let list = generations.list_for(&frame, hot);
+            (0..4).position(|age| list_of(generations.max_seq - age, kind_of(&frame)) == list).unwrap()
+        };
+        let ages = |generations: &Generations| {
+            [
+                (flag::WORKINGSET, true),
+                (0, true),
+                (flag::ANON | flag::WORKINGSET, true),
+                (flag::ANON, true),
+                (flag::ANON, false),
+                (flag::RECLAIM | flag::DIRTY, false),
+                (flag::WORKINGSET, false),
+                (flag::ANON | flag::SWAPCACHE, false),
+                (0, false),
+            ]
+            .map(|(flags, hot)| age(generations, flags, hot))
+        };
+        // Age 0 is the youngest of four generations: what a system call has read starts in the oldest.
+        assert_eq!(ages(&generations), [0, 1, 0, 1, 1, 1, 2, 3, 3]);
+        generations.min_seq = [generations.max_seq - 1; 2];
+        assert_eq!(ages(&generations), [0, 1, 0, 1, 1, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn from_6_14_on_all_tiers_together_choose_the_type() {
+        let mut g = reworked();
+        assert_eq!(
+            [0, 1, 60, 199, 200].map(|s| g.choose(s)),
+            [FILE, FILE, FILE, FILE, ANON].map(|k| (k, None))
+        );
+        g.evicted[ANON] = [2000, 3000, 5000, 0];
+        g.evicted[FILE] = [10_000, 0, 0, 0];
+        g.refaulted[FILE] = [500, 300, 200, 0];
+        g.refaulted[ANON] = [0, 0, 0, 1000];
+        // 1000 (10000 + 64) s <= 1001 10000 (200 - s): up to 99.
+        assert_eq!([2, 60, 99, 100, 101, 199].map(|s| g.choose(s).0), [FILE, FILE, FILE, ANON, ANON, ANON]);
+        // Anonymous pages that are a generation behind do not go first for that.
+        g.min_seq[FILE] += 1;
+        assert_eq!([0, 1, 60, 200].map(|s| g.choose(s).0), [FILE, FILE, FILE, ANON]);
+    }
+
+    #[test]
+    fn from_6_14_on_tiers_that_refault_half_as_often_again_are_spared() {
+        let mut g = reworked();
+        g.evicted[FILE] = [10_000, 1000, 1000, 0];
+        g.refaulted[FILE] = [1000, 149, 150, 0];
+        // 149 10064 2 <= 1001 1000 3, but 150 is more.
+        assert_eq!(g.own_last_tier(FILE), 1);
+        g.refaulted[FILE][1] = 150;
+        assert_eq!(g.own_last_tier(FILE), 0);
+    }
+
+    #[test]
+    fn from_6_14_on_a_refault_is_recent_for_four_generations() {
+        let mut g = reworked();
+        let mut frame = Frame::default();
+        for _ in 0..3 {
+            count_access(&NEW, &mut frame);
+        }
+        let shadow = Shadow { lruvec: 0, clock: g.evicted(&frame) as u32, bits: 27, workingset: false };
+        assert_eq!(g.evicted[FILE], [0, 0, 1, 0]);
+        g.min_seq[FILE] += 1;
+        assert_eq!(g.refaulted(FILE, shadow), Some(3), "whether or not its generation is the oldest");
+        assert_eq!(g.refaulted(FILE, Shadow { workingset: true, ..shadow }), Some(3));
+        assert_eq!(g.refaulted[FILE], [0, 0, 1, 1]);
+        g.max_seq += 1;
+        assert_eq!(g.refaulted(FILE, shadow), None);
+    }
+
+    #[test]
+    fn from_6_14_on_aging_promotes_what_it_finds_accessed_for_the_second_time() {
+        let mut m = Machine::new("linux-6.18+mglru", 8192, 1000, 60);
+        m.map_anon(0, 1000);
+        let mut age = |touched: u32| {
+            for page in 0..touched {
+                m.touch(0, page, true);
+            }
+            m.mm.try_to_inc_max_seq(&mut m.cx, 0, true).unwrap();
+            m.check();
+            let youngest = m.mm.generations(0).max_seq;
+            (0..4).map(|age| m.mm.nr_pages(0, list_of(youngest - age, ANON))).collect::<Vec<_>>()
+        };
+        // From the youngest generation on. New pages begin in the second, and their first bit is only noted.
+        assert_eq!(age(1000), [0, 0, 1000, 0]);
+        assert_eq!(age(300), [0, 300, 0, 700]);
+        // The second page table had no accessed entry in the last walk and is skipped.
+        assert_eq!(age(1000), [0, 512, 0, 488]);
+    }
+
+    #[test]
+    fn from_6_14_on_direct_reclaim_activates_neighbours_that_were_in_use_before() {
+        let mut m = Machine::new("linux-6.18+mglru", 8192, 1000, 60);
+        m.map_anon(0, 512);
+        let mut activated = |page: u32| {
+            for page in 0..512 {
+                m.touch(0, page, true);
+            }
+            let before = m.mm.events[vmstat::pgactivate];
+            m.mm.look_around(&mut m.cx, 0, page, false);
+            m.check();
+            m.mm.events[vmstat::pgactivate] - before
+        };
+        assert_eq!(activated(100), 0);
+        // The window is of 64 pages from 32 before the page on.
+        assert_eq!(activated(100), 63);
+        // Those of them that are near this page too are in the youngest generation, the others are new.
+        assert_eq!(activated(110), 0);
+        assert_eq!(activated(110), 11);
+    }
+
+    #[test]
+    fn from_6_14_on_a_page_found_in_use_once_is_kept_but_a_neighbour_s_bit_saves_it_only_once() {
+        let mut m = Machine::new("linux-6.18+mglru", 8192, 1000, 200);
+        m.map_anon(0, 100);
+        for page in 0..100 {
+            m.touch(0, page, true);
+        }
+        m.mm.inc_max_seq(&mut m.cx, 0, true);
+        let max_seq = m.mm.generations(0).max_seq;
+        m.mm.generations_mut(0).min_seq[ANON] = max_seq - 2;
+        let evict = |m: &mut Machine| {
+            let mut scan = ScanControl::new(Reclaimer::Direct, DEF_PRIORITY, MIN_LRU_BATCH);
+            let (mut pass, mut met) = (Pass::default(), ReclaimStat::default());
+            m.mm.evict_type(&mut m.cx, &mut scan, 0, (ANON, None), &mut met, &mut pass);
+            m.mm.flush_pageout(&mut m.cx, false);
+            m.check();
+            (met.taken, met.pageout)
+        };
+        assert_eq!(evict(&mut m), (64, 0), "all were in use");
+        assert_eq!(m.mm.nr_pages(0, list_of(max_seq - 1, ANON)), 64);
+        // Of the others, 31 were in the windows around those, and were not used again.
+        assert_eq!(evict(&mut m), (36, 31));
+    }
+
+    #[test]
+    fn from_6_14_on_dirty_pages_are_set_aside_and_counted_for_the_flushers() {
+        let mut m = Machine::new("linux-6.18+mglru", 8192, 0, 60);
+        let file = m.mm.declare_file(200, true);
+        for page in 0..200u64 {
+            let mut write = Write::new(page * 4096, 4096, How::Buffered);
+            m.run(|mm, cx| write.poll(mm, cx, file));
+        }
+        let min_seq = m.mm.generations(0).min_seq[FILE];
+        assert_eq!(m.mm.nr_pages(0, list_of(min_seq, FILE)), 200);
+        let mut scan = ScanControl::new(Reclaimer::Direct, DEF_PRIORITY, MIN_LRU_BATCH);
+        let (mut pass, mut met) = (Pass::default(), ReclaimStat::default());
+        m.mm.evict_type(&mut m.cx, &mut scan, 0, (FILE, None), &mut met, &mut pass);
+        assert_eq!((met.taken, pass.file_taken, pass.unqueued_dirty), (0, 200, 200));
+        assert_eq!(m.mm.nr_pages(0, list_of(min_seq + 1, FILE)), 200);
+        m.check();
+    }
+
+    #[test]
+    fn from_6_14_on_a_type_keeps_its_third_generation_while_the_other_has_four() {
+        let mut m = Machine::new("linux-6.18+mglru", 8192, 1000, 60);
+        let file = m.mm.declare_file(10, true);
+        m.read(file, 0);
+        let max_seq = m.mm.generations(0).max_seq;
+        assert!(m.mm.try_to_inc_min_seq(0, true));
+        assert_eq!(m.mm.generations(0).min_seq, [max_seq - 2, max_seq - 3]);
+        assert!(!m.mm.try_to_inc_min_seq(0, true));
+        // Aging is due once the oldest of both is the third, of whatever size its generations are.
+        assert!(!m.mm.should_run_aging(0, true).needed);
+        m.mm.generations_mut(0).min_seq[FILE] += 1;
+        assert!(m.mm.should_run_aging(0, true).needed);
     }
 
     #[derive(Clone, Debug)]

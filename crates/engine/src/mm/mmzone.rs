@@ -196,7 +196,7 @@ impl Lruvec {
             reclaim_locked: HoldTimes::default(),
             nonresident_age: 0,
             flushed: generation.flushed_stats.then(Lists::default),
-            state: policy.state(pages),
+            state: policy.state(generation, pages),
         }
     }
     /// The index in `lists` of the list with that number that holds a zone's pages.

@@ -28,6 +28,7 @@ use super::page_alloc::{AllocContext, Watermark};
 use super::vmscan::{ScanControl, ShrinkLruvec};
 use super::vmstat::REFAULT;
 use super::{Cx, DEF_PRIORITY, Mm, Wait};
+use crate::Generation;
 
 /// The textbook's policies, by name.
 pub(crate) const REFERENCES: [&dyn Policy; 2] = [&Lru, &Clock];
@@ -76,9 +77,9 @@ pub(crate) trait Policy: Debug + Sync {
         0
     }
 
-    /// What the policy remembers of an lruvec, as it is after boot. `pages` is the size of the lruvec's
-    /// zones.
-    fn state(&self, _pages: u64) -> Box<dyn Kept> {
+    /// What the policy remembers of an lruvec, as it is after boot of a kernel. `pages` is the size of the
+    /// lruvec's zones.
+    fn state(&self, _generation: &Generation, _pages: u64) -> Box<dyn Kept> {
         Box::new(())
     }
 
@@ -258,7 +259,6 @@ mod tests {
     use super::super::vmstat::PGSCAN;
     use super::super::{Config, Fault, Madvise, Stop, WaitChannel, WaitReason};
     use super::*;
-    use crate::Generation;
 
     const REGION: RegionId = RegionId(0);
     const PAGES: u32 = 20_000;
@@ -409,7 +409,7 @@ mod tests {
         fn name(&self) -> &'static str {
             "two hands"
         }
-        fn state(&self, _pages: u64) -> Box<dyn Kept> {
+        fn state(&self, _generation: &Generation, _pages: u64) -> Box<dyn Kept> {
             Box::new(Hands::default())
         }
         fn touch(&self, mm: &mut Mm, frame: u32) {

@@ -18,7 +18,7 @@ use super::policy::{self, Arrival, Kept, Policy, Shadow};
 use super::vmscan::{Fate, ReclaimStat, Reclaimer, ScanControl, Tally};
 use super::vmstat::{ACTIVATE, PGREFILL, REFAULT, RESTORE};
 use super::{Cx, DEF_PRIORITY, Device, Mm, SWAP_CLUSTER_MAX, TENTH, Wait, WaitChannel, WaitReason};
-use crate::generation::{AnonOnly, Balance, FileOnly, ZoneFlags};
+use crate::generation::{AnonOnly, Balance, FileOnly, Generation, ZoneFlags};
 
 /// The policy.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Policy for TwoLists {
         "active and inactive lists"
     }
 
-    fn state(&self, pages: u64) -> Box<dyn Kept> {
+    fn state(&self, _generation: &Generation, pages: u64) -> Box<dyn Kept> {
         Box::new(State { boot_size: PageSize::X86.of(pages), ..State::default() })
     }
 

@@ -26,6 +26,7 @@ use lotsfree_scenario::Filesystem;
 
 use super::blk::Batch;
 use super::frame::{NONE, entry, flag, list};
+use super::mglru::set_refs;
 use super::mmzone::{Lruvec, MAX_NR_ZONES};
 use super::page_alloc::{AllocContext, HIGHEST};
 use super::policy::Kept;
@@ -788,12 +789,19 @@ impl Mm {
     fn check_references(&mut self, cx: &mut Cx, frame: u32, anon: bool) -> References {
         let young = self.test_clear_young(cx, frame);
         let f = &mut self.frames[frame as usize];
+        if self.generation.reference == ReferenceRule::SecondBit {
+            return match young > 0 {
+                true if set_refs(f) => References::Activate,
+                true => References::Keep,
+                false => References::Reclaim,
+            };
+        }
         let referenced = f.has(flag::REFERENCED);
         f.flags &= !flag::REFERENCED;
         if young > 0 {
             let at_once = match self.generation.reference {
                 ReferenceRule::SecondRound | ReferenceRule::SwapBackedAtOnce => anon,
-                ReferenceRule::OneRule => false,
+                ReferenceRule::OneRule | ReferenceRule::SecondBit => false,
             };
             let several = self.generation.reference != ReferenceRule::SecondRound && young > 1;
             if at_once {
