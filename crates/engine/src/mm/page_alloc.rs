@@ -308,7 +308,7 @@ impl Mm {
         if !self.is_fair(wmark)
             && !self.spreads_dirty(ac, wmark)
             && ac.allowed >> self.zones[first].node & 1 == 1
-            && !(self.generation.idle_nodes_first && self.has_awake_kswapd(ac))
+            && !self.avoids_awake_nodes(ac)
             && self.is_open(first, wmark)
         {
             let frame = self.take_from(cx, ac, first, self.request(ac, wmark));
@@ -352,10 +352,12 @@ impl Mm {
         frame
     }
 
-    /// Whether kswapd of a node is awake that an allocation may use, on a machine of several nodes.
-    fn has_awake_kswapd(&self, ac: &AllocContext) -> bool {
+    /// Whether an allocation first looks for a node whose kswapd sleeps: on a machine of several nodes, where
+    /// kswapd of one that it may use is awake.
+    #[inline]
+    fn avoids_awake_nodes(&self, ac: &AllocContext) -> bool {
         let awake = |(at, node): (usize, &Node)| ac.allowed >> at & 1 == 1 && node.kswapd.is_awake();
-        self.nodes.len() > 1 && self.nodes.iter().enumerate().any(awake)
+        self.generation.idle_nodes_first && self.nodes.len() > 1 && self.nodes.iter().enumerate().any(awake)
     }
 
     /// The passes over the zonelist that an attempt has.
@@ -382,7 +384,7 @@ impl Mm {
                 }
             }
         }
-        if self.generation.idle_nodes_first && self.has_awake_kswapd(ac) {
+        if self.avoids_awake_nodes(ac) {
             let page = self.walk_zonelist(cx, ac, Walk { idle_nodes: true, ..walk }, None);
             if page.is_some() {
                 return page;

@@ -926,6 +926,26 @@ mod tests {
     }
 
     #[test]
+    fn a_share_within_the_limit_does_not_grow_with_a_limit_that_falls_slowly() {
+        let ratio = |limit, share_within_limit| {
+            let position = Position {
+                dirty: 500,
+                of_disk: 500,
+                freerun: 400,
+                threshold: 1000,
+                limit,
+                bandwidth: DISK,
+                share_within_limit,
+            };
+            position.ratio()
+        };
+        assert_eq!(ratio(1000, true), ratio(1000, false));
+        // An eighth of what is left is 1,187 pages, more than the threshold. The disk's reserve is half its
+        // share: below it a writer may write faster.
+        assert!(ratio(10_000, true) < ratio(10_000, false));
+    }
+
+    #[test]
     fn the_limit_begins_with_the_memory_that_is_there_at_boot() {
         let dirtyable = |generation, gib: u64| {
             (5 * Mm::new(&Config::new(generation, vec![gib << 18])).writeback.limit) >> 8

@@ -284,3 +284,60 @@ impl Mm {
         self.batch_lru_add(cx, frame);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lotsfree_workload::{Policy, RegionId};
+
+    use super::super::workingset::Tree;
+    use super::super::{Fault, Wait};
+    use super::*;
+    use crate::Generation;
+
+    /// A machine of 32 MiB whose process has written twice as much.
+    fn swapped(kernel: &str) -> Mm {
+        let generation = Generation::named(kernel).unwrap();
+        let mut mm = Mm::new(&Config { swap_pages: 20_000, ..Config::new(generation, vec![1 << 13]) });
+        let (process, task) = (mm.create_process(Policy::Local), mm.create_task());
+        let mut cx = Cx::new(task, 0, process, 0);
+        mm.map_anon(&mut cx, RegionId(0), 1 << 14).unwrap();
+        for page in 0..1 << 14 {
+            let mut fault = Fault::new(RegionId(0), page, true);
+            while let Err(stop) = fault.poll(&mut mm, &mut cx) {
+                let Stop::Wait(Wait { .. }) = stop else { panic!("{kernel}: {stop:?}") };
+                (cx.start, cx.spent) = (cx.now() + 1_000_000, 0);
+                let sent: Vec<u64> = mm.take_io().map(|io| io.id).collect();
+                sent.into_iter().for_each(|id| mm.complete(id, cx.start));
+            }
+        }
+        assert_eq!(mm.check(), Ok(()));
+        mm
+    }
+
+    #[test]
+    fn shadows_of_swap_are_in_nodes_or_in_tables_that_take_no_slab() {
+        for (kernel, has_nodes) in [("linux-6.12", true), ("linux-6.18", false), ("linux-6.18+mglru", false)]
+        {
+            let mm = swapped(kernel);
+            let nodes = mm.tree.nodes[Tree::Swap as usize].iter();
+            let held = nodes.filter(|node| node.holds.pages() > 0 || node.holds.shadows() > 0).count();
+            assert_eq!(held > 0, has_nodes, "{kernel}: {held} nodes");
+            assert!((0..mm.swap.total).any(|slot| mm.is_swap_shadow(slot)), "{kernel} keeps shadows");
+        }
+    }
+
+    #[test]
+    fn what_is_swapped_out_in_order_has_slots_in_order() {
+        for kernel in ["linux-6.12", "linux-6.18"] {
+            let mm = swapped(kernel);
+            let slots = mm.entries[..4000].iter().filter_map(|&e| match entry::is(e) {
+                entry::Is::Swap(slot) => Some(slot),
+                _ => None,
+            });
+            let slots: Vec<u32> = slots.collect();
+            let in_order = slots.windows(2).filter(|pair| pair[0] + 1 == pair[1]).count();
+            assert!(slots.len() > 3000, "{kernel}: {} of the first pages are on swap", slots.len());
+            assert!(in_order * 10 > slots.len() * 9, "{kernel}: {in_order} of {}", slots.len());
+        }
+    }
+}
