@@ -2,10 +2,10 @@
 
 use lotsfree_engine::mm::{
     Config, Cx, Fadvise, Fault, Kswapd, Madvise, Mm, RaState, Read, Stop, Write,
-    ZramConfig,
+    ZramConfig, ZswapConfig, ZswapWorker,
 };
 use lotsfree_engine::{Costs, Generation, NAMES, Tuning};
-use lotsfree_scenario::{Filesystem, Scenario};
+use lotsfree_scenario::{Filesystem, Scenario, Zpool};
 use lotsfree_settings::{
     DIRTY_RATIO, PAGE_CLUSTER, PAGECACHE_LIMIT_MB, SWAPPINESS, Value, ZONE_RECLAIM_MODE,
 };
@@ -129,6 +129,12 @@ pub(crate) fn operations(data: &[u8]) {
         swap_on_disk: bytes.next() % 2 == 0,
         zram: (bytes.next() % 2 == 0)
             .then(|| ZramConfig { object_bytes: bytes.wide() % 4200, limit_pages: u64::from(bytes.next()) }),
+        zswap: (bytes.next() % 2 == 0).then(|| ZswapConfig {
+            object_bytes: bytes.wide() % 4200,
+            zpool: if bytes.next() % 2 == 0 { Zpool::Zbud } else { Zpool::Zsmalloc },
+            max_pool_percent: bytes.next() % 100,
+            accept_threshold_percent: bytes.next() % 100,
+        }),
         filesystem: Filesystem::ALL[bytes.next() as usize % Filesystem::ALL.len()],
         kernel_pages: Some(vec![200 / nodes as u64; nodes]),
         settled: 1_000_000_000,
@@ -139,11 +145,12 @@ pub(crate) fn operations(data: &[u8]) {
     };
     let mut mm = Mm::new(&config);
     let processes: Vec<usize> = (0..2).map(|_| mm.create_process(Policy::Local)).collect();
-    let tasks: Vec<usize> = (0..5).map(|_| mm.create_task()).collect();
+    let tasks: Vec<usize> = (0..6).map(|_| mm.create_task()).collect();
     let mut files: Vec<u32> = [(900, true), (3000, false), (64, true)]
         .map(|(pages, exists)| mm.declare_file(pages, exists))
         .to_vec();
     let mut kswapds: Vec<Kswapd> = (0..nodes).map(Kswapd::new).collect();
+    let mut zswap = ZswapWorker::default();
     let mut ra = RaState::default();
     let mut flying: Vec<u64> = Vec::new();
     let mut now = 0;
@@ -213,6 +220,7 @@ pub(crate) fn operations(data: &[u8]) {
                 kswapd.poll(&mut mm, &mut Cx::new(tasks[3], 0, usize::MAX, now));
             }
             mm.flusher(&mut Cx::new(tasks[4], 0, usize::MAX, now));
+            zswap.poll(&mut mm, &mut Cx::new(tasks[5], 0, usize::MAX, now));
             mm.take_events();
             now += 1_000_000;
             cx.start = now;

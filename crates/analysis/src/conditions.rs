@@ -65,8 +65,8 @@ fn without(nodes: &[Size], part: impl Fn(u32) -> Option<u64>) -> Option<Occupied
 /// The memory on each node that something other than the scenario uses: a scenario's `machine.kernel`. It is
 /// the memory that is neither free nor on the lists of reclaim when measuring begins, which is the kernel's
 /// memory and locked memory, with the page tables and slabs for what the actors have by then. The anonymous
-/// pages that were there before any actor started are added. What zram holds is the actors', who have
-/// swapped it out. `None` if the samples do not show the nodes.
+/// pages that were there before any actor started are added. What zram or zswap holds is the actors',
+/// who have swapped it out. `None` if the samples do not show the nodes.
 fn occupied(first: &Sample, measured: &Sample, nodes: &[Size]) -> Option<Occupied> {
     without(nodes, |id| {
         let obtainable = to_be_had(&measured.zones, id, of_node(measured, id)?);
@@ -76,12 +76,14 @@ fn occupied(first: &Sample, measured: &Sample, nodes: &[Size]) -> Option<Occupie
 }
 
 /// Memory of a node that holds compressed pages, in bytes. Where the zones do not show it, all of it on a
-/// machine of one node.
+/// machine of one node, as is what zswap has from zbud, which `Zswap` alone shows.
 fn zspages(sample: &Sample, id: u32, nodes: usize) -> u64 {
     let zones = sample.zones.iter().filter(|zone| zone.node == id);
     let shown: Vec<u64> = zones.filter_map(|zone| zone.stats.get(vmstat::nr_zspages)).collect();
     let all = || sample.vmstat.get(vmstat::nr_zspages).filter(|_| nodes == 1).unwrap_or(0);
-    PageSize::X86.of(if shown.is_empty() { all() } else { shown.iter().sum() }).0
+    let zspages = PageSize::X86.of(if shown.is_empty() { all() } else { shown.iter().sum() }).0;
+    let zswap = sample.meminfo.get(meminfo::Zswap).filter(|_| nodes == 1).unwrap_or(0);
+    zspages.max(Bytes::kib(zswap).0)
 }
 
 /// The memory of each node that its zones do not manage: a scenario's `machine.reserved`. `None` if the

@@ -149,6 +149,54 @@ pub enum Fallback {
     BlockOrPage,
 }
 
+/// Who makes room in zswap's pool when it is full (`mm/zswap.c`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZswapShrink {
+    /// The task that stores: the allocator frees one of its pages, by writing back the oldest, and the store
+    /// goes on (`zswap_shrink`, 3.11 to 5.7).
+    InStore,
+    /// A worker, likewise; the store is refused, and so are others until the pool has come down to the
+    /// threshold (5.8, 45190f01dd40).
+    Worker,
+    /// A worker, which writes back the oldest entries, whatever the allocator, until the pool has come down to
+    /// the threshold or it has given up (`shrink_worker`, read in 6.8).
+    Entries,
+    /// As before, but an entry that the worker meets for the first time is spared, which counts as a failure;
+    /// 16 end its run (`shrink_memcg_cb`, read in 6.12). The pool is full at its limit, not beyond.
+    SecondChance,
+}
+
+impl ZswapShrink {
+    /// Whether the allocator keeps the order of its pages, and writes back what is in one of them.
+    pub(crate) fn is_by_allocator(self) -> bool {
+        matches!(self, ZswapShrink::InStore | ZswapShrink::Worker)
+    }
+}
+
+/// What zswap does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZswapRules {
+    /// Who makes room in a full pool.
+    pub shrink: ZswapShrink,
+    /// What is read leaves zswap, and is dirty in memory (c2e2ba770200, read in 6.12; before, the
+    /// parameter `exclusive_loads` is off). Otherwise it is in memory twice.
+    pub exclusive_loads: bool,
+    /// A page that zswap takes counts in `nr_written` (`mm/page_io.c:swap_writepage`; read in 6.8, no longer
+    /// in 6.12).
+    pub counts_written: bool,
+}
+
+impl ZswapRules {
+    pub(crate) const LINUX_3_11: ZswapRules =
+        ZswapRules { shrink: ZswapShrink::InStore, exclusive_loads: false, counts_written: true };
+    pub(crate) const LINUX_5_8: ZswapRules =
+        ZswapRules { shrink: ZswapShrink::Worker, ..ZswapRules::LINUX_3_11 };
+    pub(crate) const LINUX_6_8: ZswapRules =
+        ZswapRules { shrink: ZswapShrink::Entries, ..ZswapRules::LINUX_3_11 };
+    pub(crate) const LINUX_6_12: ZswapRules =
+        ZswapRules { shrink: ZswapShrink::SecondChance, exclusive_loads: true, counts_written: false };
+}
+
 /// How many pages zsmalloc chains to one zspage, which holds compressed pages of one size (`mm/zsmalloc.c`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZspageChain {
@@ -517,6 +565,8 @@ pub struct Generation {
     pub swap_rw_page: bool,
     /// How many pages a zspage has.
     pub zspage_chain: ZspageChain,
+    /// What zswap does; before 3.11 there is none.
+    pub zswap: ZswapRules,
     /// Counters are printed per zone (`pgscan_direct_normal`), through 4.7 (599d0c954f91).
     pub zone_counters: bool,
 }
@@ -684,6 +734,7 @@ impl Generation {
             swapin_is_writable: false,
             swap_rw_page: true,
             zspage_chain: ZspageChain::LargestUse,
+            zswap: ZswapRules::LINUX_3_11,
             zone_counters: true,
         }
     }
@@ -862,6 +913,7 @@ impl Generation {
     pub const fn linux_5_10() -> Self {
         Generation {
             name: "linux-5.10",
+            zswap: ZswapRules::LINUX_5_8,
             rules: Rules::linux_5_10(),
             pcp: known_pcp(&Rules::linux_5_10()),
             dirty: known_dirty(&Rules::linux_5_10()),
@@ -933,6 +985,7 @@ impl Generation {
             counts_retries: false,
             swap_rw_page: false,
             zspage_chain: ZspageChain::LeastWaste,
+            zswap: ZswapRules::LINUX_6_8,
             ..Self::linux_6_1()
         }
     }
@@ -941,6 +994,7 @@ impl Generation {
     pub const fn linux_6_12() -> Self {
         Generation {
             name: "linux-6.12",
+            zswap: ZswapRules::LINUX_6_12,
             fallback: Fallback::BlockOrPage,
             flushed_stats: true,
             pagevec_size: 31,

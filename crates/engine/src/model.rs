@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::generation::Generation;
 use crate::machine::{DeviceSpec, End, Machine, MachineConfig, SwapDevice};
-use crate::mm::{self, Mm, ZramConfig};
+use crate::mm::{self, Mm, ZramConfig, ZswapConfig};
 use crate::tuning::Tuning;
 
 /// Rate of a device whose scenario does not limit its requests per second.
@@ -141,6 +141,12 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
             zram: (machine.swap.on == SwapOn::Zram).then(|| ZramConfig {
                 object_bytes: machine.swap.object_bytes(),
                 limit_pages: machine.swap.mem_limit.map_or(0, |limit| limit.pages()),
+            }),
+            zswap: machine.swap.zswap().map(|zswap| ZswapConfig {
+                object_bytes: machine.swap.object_bytes(),
+                zpool: zswap.zpool(machine.generation),
+                max_pool_percent: zswap.max_pool_percent,
+                accept_threshold_percent: zswap.accept_threshold(),
             }),
             filesystem: disk.filesystem,
             instant_reads: false,
@@ -273,8 +279,10 @@ pub fn bytes(case: &Case) -> Result<u64, Errors> {
     }
     // Each page of memory that is ever in use takes 12 bytes for its frame, at most 8 for its place on a list
     // and 4 for its entry. Each page of a file takes 4 for its entry. Each page of swap takes 4 for its entry
-    // and 8 for its slot, and 4 more for its place in zram.
-    Ok(memory * (12 + 8 + 4) + files * 4 + swap * (4 + 8 + 4) + (64 << 20))
+    // and 8 for its slot, 4 more for its place in a pool, and with zswap some 40 for its entry and its
+    // place in the order.
+    let entry = if config.mm.zswap.is_some() { 40 } else { 0 };
+    Ok(memory * (12 + 8 + 4) + files * 4 + swap * (4 + 8 + 4 + entry) + (64 << 20))
 }
 
 #[cfg(test)]

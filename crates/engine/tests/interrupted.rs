@@ -3,9 +3,10 @@
 
 use lotsfree_engine::mm::{
     Config, CopyRange, Cx, Fadvise, Fault, Kswapd, Madvise, Mm, RaState, Read, Stop, Turnover, Wait,
-    WaitChannel, WaitReason, Write, ZramConfig,
+    WaitChannel, WaitReason, Write, ZramConfig, ZswapConfig, ZswapWorker,
 };
 use lotsfree_engine::{Generation, NAMES};
+use lotsfree_scenario::Zpool;
 use lotsfree_workload::{Advice, How, Policy, RegionId};
 
 /// Pages of memory, of which the kernel has some.
@@ -22,8 +23,16 @@ struct Host {
     cx: Cx,
     kswapd: (usize, Kswapd),
     flusher: usize,
+    zswap: (usize, ZswapWorker),
     polls: u64,
     cpu: u64,
+}
+
+/// How swap is compressed.
+#[derive(Clone, Copy, Default)]
+struct Compressed {
+    zram: Option<ZramConfig>,
+    zswap: Option<ZswapConfig>,
 }
 
 /// What a series of calls leaves behind.
@@ -38,9 +47,10 @@ struct Outcome {
 }
 
 impl Host {
-    fn new(generation: &str, slice: u64, zram: Option<ZramConfig>) -> Self {
+    fn new(generation: &str, slice: u64, swap: Compressed) -> Self {
         let mut mm = Mm::new(&Config {
-            zram,
+            zram: swap.zram,
+            zswap: swap.zswap,
             swap_pages: 2 * u64::from(MEMORY),
             kernel_pages: Some(vec![300]),
             ..Config::new(Generation::named(generation).expect("a generation"), vec![u64::from(MEMORY)])
@@ -49,7 +59,8 @@ impl Host {
         let (task, kswapd, flusher) = (mm.create_task(), mm.create_task(), mm.create_task());
         let mut cx = Cx::new(task, 0, process, 1);
         cx.slice = slice;
-        Host { mm, cx, kswapd: (kswapd, Kswapd::new(0)), flusher, polls: 0, cpu: 0 }
+        let zswap = (mm.create_task(), ZswapWorker::default());
+        Host { mm, cx, kswapd: (kswapd, Kswapd::new(0)), flusher, zswap, polls: 0, cpu: 0 }
     }
 
     /// Polls a call to its end.
@@ -101,6 +112,11 @@ impl Host {
                     }
                     WaitChannel::Flusher => {
                         self.mm.flusher(&mut Cx::new(self.flusher, 0, usize::MAX, now));
+                    }
+                    WaitChannel::Zswap => {
+                        let mut cx = Cx::new(self.zswap.0, 0, usize::MAX, now);
+                        cx.slice = LONG;
+                        self.zswap.1.poll(&mut self.mm, &mut cx);
                     }
                     _ => {}
                 }
@@ -288,12 +304,19 @@ const CALLS: [(&str, Series); 13] = [
 
 /// Swap that is compressed in memory, to a seventh, so that it holds all that a test writes.
 const ZRAM: ZramConfig = ZramConfig { object_bytes: 600, limit_pages: 0 };
+/// zswap that takes pages that shrink to a half, until its pool has a tenth of memory.
+const ZSWAP: ZswapConfig = ZswapConfig {
+    object_bytes: 1900,
+    zpool: Zpool::Zbud,
+    max_pool_percent: 10,
+    accept_threshold_percent: 90,
+};
 
 /// What a series of calls counts if it is interrupted after every step, where that is not what it counts at
 /// once; and whether it was interrupted more often.
-fn interrupted(calls: Series, generation: &str, zram: Option<ZramConfig>) -> (Option<String>, bool) {
+fn interrupted(calls: Series, generation: &str, swap: Compressed) -> (Option<String>, bool) {
     let run = |slice| {
-        let mut host = Host::new(generation, slice, zram);
+        let mut host = Host::new(generation, slice, swap);
         calls(&mut host);
         host.outcome()
     };
@@ -320,7 +343,7 @@ fn a_call_that_is_interrupted_after_every_step_counts_what_it_counts_at_once() {
     for (name, calls) in CALLS {
         let mut more = false;
         for generation in NAMES {
-            let (differs, steps) = interrupted(calls, generation, None);
+            let (differs, steps) = interrupted(calls, generation, Compressed::default());
             wrong.extend(differs.map(|differs| format!("{name}, {generation}: {differs}")));
             more |= steps;
         }
@@ -338,9 +361,13 @@ fn a_call_with_compressed_swap_counts_the_same_too() {
     for (name, calls) in CALLS.into_iter().filter(|(name, _)| name.contains("memory") || *name == "advice") {
         let mut more = false;
         for generation in NAMES {
-            let (differs, steps) = interrupted(calls, generation, Some(ZRAM));
-            assert_eq!(differs, None, "{name}, {generation}");
-            more |= steps;
+            let zram = Compressed { zram: Some(ZRAM), ..Compressed::default() };
+            let zswap = Compressed { zswap: Some(ZSWAP), ..Compressed::default() };
+            for swap in [zram, zswap] {
+                let (differs, steps) = interrupted(calls, generation, swap);
+                assert_eq!(differs, None, "{name}, {generation}, zswap: {}", swap.zswap.is_some());
+                more |= steps;
+            }
         }
         assert!(more, "{name}");
     }

@@ -1,10 +1,11 @@
 //! Random operations on random machines; the whole state is checked after every step.
 
 use lotsfree_engine::mm::{
-    Config, Cx, Fadvise, Fault, Kswapd, Madvise, Mm, RaState, Read, Stop, Write, ZramConfig,
+    Config, Cx, Fadvise, Fault, Kswapd, Madvise, Mm, RaState, Read, Stop, Write, ZramConfig, ZswapConfig,
+    ZswapWorker,
 };
 use lotsfree_engine::{Costs, Generation, NAMES, Tuning};
-use lotsfree_scenario::Filesystem;
+use lotsfree_scenario::{Filesystem, Zpool};
 use lotsfree_settings::{
     DIRTY_BACKGROUND_RATIO, DIRTY_RATIO, LAPTOP_MODE, MIN_FREE_KBYTES, PAGE_CLUSTER,
     PAGECACHE_LIMIT_IGNORE_DIRTY, PAGECACHE_LIMIT_MB, READ_AHEAD_KB, SWAPPINESS, Value,
@@ -42,6 +43,8 @@ enum Step {
     Run(usize, Op),
     Kswapd(usize),
     Flusher,
+    /// zswap's worker.
+    Zswap,
     /// Some of the requests under way complete.
     Complete(Vec<Index>),
     /// Time passes, in ms.
@@ -56,6 +59,7 @@ struct Plan {
     distance: u32,
     swap: u64,
     zram: Option<ZramConfig>,
+    zswap: Option<ZswapConfig>,
     rotational: bool,
     filesystem: Filesystem,
     instant: bool,
@@ -100,6 +104,7 @@ fn step() -> impl Strategy<Value = Step> {
         12 => (0..TASKS, op()).prop_map(|(task, op)| Step::Run(task, op)),
         3 => (0..2usize).prop_map(Step::Kswapd),
         2 => Just(Step::Flusher),
+        3 => Just(Step::Zswap),
         5 => vec(any::<Index>(), 1..30).prop_map(Step::Complete),
         2 => prop_oneof![1..20u64, 20..40_000u64].prop_map(Step::Pass),
     ]
@@ -138,13 +143,27 @@ fn plan() -> impl Strategy<Value = Plan> {
     ]);
     let zram = (1..4200u32, prop_oneof![Just(0), 1..300u64])
         .prop_map(|(object_bytes, limit_pages)| ZramConfig { object_bytes, limit_pages });
+    let zpool = select(vec![Zpool::Zbud, Zpool::Zsmalloc]);
+    let zswap = (1..4200u32, zpool, prop_oneof![1..10u32, 10..=100u32], 1..=100u32).prop_map(
+        |(object_bytes, zpool, max_pool_percent, accept_threshold_percent)| ZswapConfig {
+            object_bytes,
+            zpool,
+            max_pool_percent,
+            accept_threshold_percent,
+        },
+    );
+    let compressed = prop_oneof![
+        4 => Just((None, None)),
+        3 => zram.prop_map(|zram| (Some(zram), None)),
+        3 => zswap.prop_map(|zswap| (None, Some(zswap))),
+    ];
     let machine = (
         select(NAMES.to_vec()),
         vec(node(), 1..3),
         1..4u32,
         select(vec![20u32, 40]),
         prop_oneof![Just(0), 1..300u64, 300..3000u64],
-        prop::option::weighted(0.3, zram),
+        compressed,
         any::<bool>(),
         select(Filesystem::ALL.to_vec()),
         prop::bool::weighted(0.2),
@@ -153,8 +172,9 @@ fn plan() -> impl Strategy<Value = Plan> {
     let file = (prop_oneof![1..100u32, 100..2000u32], any::<bool>());
     let work = (vec(policy, 2), vec(file, FILES), vec(step(), 1..60));
     (machine, work).prop_map(|(machine, (policies, files, steps))| {
-        let (generation, nodes, cpus, distance, swap, zram, rotational, filesystem, instant, sysctls) =
+        let (generation, nodes, cpus, distance, swap, compressed, rotational, filesystem, instant, sysctls) =
             machine;
+        let (zram, zswap) = compressed;
         Plan {
             generation,
             nodes,
@@ -162,6 +182,7 @@ fn plan() -> impl Strategy<Value = Plan> {
             distance,
             swap,
             zram,
+            zswap,
             rotational,
             filesystem,
             instant,
@@ -204,6 +225,7 @@ struct Machine {
     nodes: usize,
     kswapd: Vec<(usize, Kswapd)>,
     flusher: usize,
+    zswap: (usize, ZswapWorker),
     processes: usize,
 }
 
@@ -230,6 +252,7 @@ impl Machine {
             pagesets: Vec::new(),
             swap_on_disk: false,
             zram: plan.zram,
+            zswap: plan.zswap,
             filesystem: plan.filesystem,
             instant_reads: plan.instant,
             costs: Costs::default(),
@@ -252,6 +275,7 @@ impl Machine {
         let tasks = tasks.collect();
         let kswapd = (0..count).map(|node| (mm.create_task(), Kswapd::new(node))).collect();
         let flusher = mm.create_task();
+        let zswap = (mm.create_task(), ZswapWorker::default());
         let files = plan.files.iter().map(|&(pages, exists)| mm.declare_file(pages, exists)).collect();
         Machine {
             mm,
@@ -264,6 +288,7 @@ impl Machine {
             nodes: count,
             kswapd,
             flusher,
+            zswap,
             processes: plan.policies.len(),
         }
     }
@@ -281,6 +306,11 @@ impl Machine {
             Step::Flusher => {
                 let mut cx = Cx::new(self.flusher, 0, usize::MAX, self.now);
                 self.mm.flusher(&mut cx);
+                self.now = cx.now();
+            }
+            Step::Zswap => {
+                let mut cx = Cx::new(self.zswap.0, 0, usize::MAX, self.now);
+                self.zswap.1.poll(&mut self.mm, &mut cx);
                 self.now = cx.now();
             }
             Step::Complete(which) => {
@@ -381,7 +411,7 @@ impl Machine {
 
     /// Ends everything; nothing may be left behind.
     fn clear(&mut self) {
-        for task in 0..=self.flusher {
+        for task in 0..=self.zswap.0 {
             self.mm.end_plug(task);
         }
         for process in 0..self.processes {

@@ -195,10 +195,11 @@ costs! {
     /// threads be 50 µs late since 2.6.28 (`timer_slack_ns` of `include/linux/init_task.h`, added by
     /// `kernel/time/hrtimer.c:hrtimer_nanosleep`).
     slack = 0;
-    /// Writing one page to compressed swap (zram), which is compression in the first place; its memory comes
-    /// on top. Measured on an AMD EPYC (a virtual machine, 6.18) with liblzo2 2.10, whose LZO1X is the
-    /// algorithm of zram's default `lzo-rle`: 13.3 µs for pages of programs and text that shrink to 60 %, 1.7
-    /// µs for pages that are random bytes and then one byte over and over, as those of the lab are.
+    /// Writing one page to compressed swap (zram, zswap), which is compression in the first place; its memory
+    /// comes on top. Measured on an AMD EPYC (a virtual machine, 6.18) with liblzo2 2.10, whose LZO1X is the
+    /// algorithm of the defaults of zram and zswap, `lzo-rle` and `lzo`: 13.3 µs for pages of programs and
+    /// text that shrink to 60 %, 1.7 µs for pages that are random bytes and then one byte over and over, as
+    /// those of the lab are.
     compress = 13_000;
     /// Reading one page of compressed swap. Measured in the same way: 7.5 µs and 1.2 µs.
     decompress = 7_500;

@@ -26,7 +26,8 @@ pub use error::{Error, Errors};
 pub use experiments::{Cause, Experiment, Experiments, Look, Stand};
 pub use generation::{Generation, Kernel, UnknownGeneration};
 pub use machine::{
-    Conditions, Cpus, Disk, Distance, Filesystem, KernelMemory, MachineSpec, Occupied, Swap, SwapOn,
+    Conditions, Cpus, Disk, Distance, Filesystem, KernelMemory, MachineSpec, Occupied, Swap, SwapOn, Zpool,
+    Zswap,
 };
 pub use random::Random;
 pub use record::{Device, Measured, Provenance, Record, Touch, Whole};

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::document::{Node, Place, Table, Value};
 use crate::error::Collector;
-use crate::generation::Generation;
+use crate::generation::{Generation, Kernel};
 use crate::read::read;
 use crate::record::{Device, Record};
 
@@ -169,9 +169,9 @@ pub struct Swap {
     /// As for the disk, of its own device.
     #[serde(skip_serializing_if = "is_none")]
     pub burst: Time,
-    /// With zram: how many times smaller each page becomes, 1 to 100. It is a property of the data, for
+    /// With zram or zswap: how many times smaller each page becomes, 1 to 100. It is a property of the data, for
     /// which one figure stands: that of all anonymous memory of all actors. In the lab their pages are
-    /// filled so that zram's default algorithm makes them that much smaller. Without it, 2, which the
+    /// filled so that the kernel's default algorithm makes them that much smaller. Without it, 2, which the
     /// kernel's documentation (`admin-guide/blockdev/zram.rst`) expects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
@@ -179,9 +179,71 @@ pub struct Swap {
     /// memory as it is. Without it, none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mem_limit: Option<Size>,
+    /// zswap: a compressed cache in memory, in front of swap on a disk (Linux 3.11 on; in the lab, a virtual
+    /// machine of 5.10 on).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zswap: Option<Zswap>,
 }
 
-/// How many times smaller zram makes a page, where the scenario does not say.
+/// zswap, with the names of its parameters (`/sys/module/zswap/parameters`). It keeps what is swapped out in
+/// memory, compressed, until its pool is full; what it has takes a place in swap, too. Its compressor is the
+/// kernel's default, `lzo`, as far as `swap.ratio` is to hold in the lab.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Zswap {
+    /// Whether it is on, which it is where the section is there.
+    pub enabled: bool,
+    /// The most memory that the pool takes, in percent of memory, 1 to 100.
+    pub max_pool_percent: u32,
+    /// The share of that, in percent, that a full pool has to come down to before it takes pages again, 1 to
+    /// 100; without it, the kernel's 90 (Linux 5.8 on, and RHEL 8; before, it always takes pages again).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accept_threshold_percent: Option<u32>,
+    /// Where the pool's memory comes from: `"zbud"`, two compressed pages to a page at most, or
+    /// `"zsmalloc"`, as many as fit (Linux 3.17 on), which writes nothing back through 6.2. Without it, the
+    /// kernel's default: zsmalloc from 6.8 on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zpool: Option<Zpool>,
+}
+
+impl Default for Zswap {
+    fn default() -> Self {
+        Zswap { enabled: true, max_pool_percent: 20, accept_threshold_percent: None, zpool: None }
+    }
+}
+
+impl Zswap {
+    /// `accept_threshold_percent`
+    pub fn accept_threshold(&self) -> u32 {
+        self.accept_threshold_percent.unwrap_or(90)
+    }
+
+    /// Where the pool's memory comes from on this kernel.
+    pub fn zpool(&self, generation: Generation) -> Zpool {
+        let newer = generation.kernel.release() >= ZSMALLOC_IS_DEFAULT;
+        self.zpool.unwrap_or(if newer { Zpool::Zsmalloc } else { Zpool::Zbud })
+    }
+}
+
+/// An allocator of memory for compressed pages (`mm/zpool.c`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Zpool {
+    /// Two compressed pages to a page at most.
+    Zbud,
+    /// Compressed pages in chains of pages.
+    Zsmalloc,
+}
+
+/// The first release with zswap.
+const ZSWAP_SINCE: Release = Release(3, 11);
+/// The first release with `accept_threshold_percent` (45190f01dd40), which RHEL 8 has, too.
+const THRESHOLD_SINCE: Release = Release(5, 8);
+/// The first release whose zswap can use zsmalloc (`mm/zpool.c`).
+const ZPOOL_SINCE: Release = Release(3, 17);
+/// The first release read whose `ZSWAP_ZPOOL_DEFAULT` is zsmalloc.
+const ZSMALLOC_IS_DEFAULT: Release = Release(6, 8);
+/// How many times smaller zram or zswap makes a page, where the scenario does not say.
 const RATIO: f64 = 2.0;
 /// The largest such figure. zsmalloc's smallest objects have 32 bytes, a 128th of a page.
 const MOST_RATIO: f64 = 100.0;
@@ -192,6 +254,16 @@ impl Swap {
     /// Bytes that a page takes after compression.
     pub fn object_bytes(&self) -> u32 {
         (4096.0 / self.ratio.unwrap_or(RATIO)).ceil() as u32
+    }
+
+    /// zswap, if there is swap and zswap is on.
+    pub fn zswap(&self) -> Option<Zswap> {
+        self.zswap.filter(|zswap| zswap.enabled && self.size.0 > Bytes::ZERO)
+    }
+
+    /// Whether what is swapped out is compressed.
+    pub fn compresses(&self) -> bool {
+        self.is_zram() || self.zswap().is_some()
     }
 
     /// Whether there is swap, and it is compressed in memory.
@@ -578,13 +650,54 @@ impl Check<'_> {
                 self.zram(machine);
             }
         }
-        if swap.on != SwapOn::Zram {
-            for (key, given) in [("ratio", swap.ratio.is_some()), ("mem-limit", swap.mem_limit.is_some())] {
-                if given {
-                    let message = "only zram compresses; leave it out, or write on = \"zram\"".to_owned();
-                    self.wrong(&["swap", key], message);
-                }
-            }
+        if swap.on != SwapOn::Zram && swap.mem_limit.is_some() {
+            let message = "only zram has it; leave it out, or write on = \"zram\"".to_owned();
+            self.wrong(&["swap", "mem-limit"], message);
+        }
+        if swap.on != SwapOn::Zram && swap.zswap.is_none() && swap.ratio.is_some() {
+            let message = "only zram and zswap compress; leave it out, or write on = \"zram\" or zswap = {}";
+            self.wrong(&["swap", "ratio"], message.to_owned());
+        }
+        if let Some(ratio) = swap.ratio
+            && !(1.0..=MOST_RATIO).contains(&ratio)
+        {
+            self.wrong(&["swap", "ratio"], format!("{ratio} is no ratio; write 1 to {MOST_RATIO}"));
+        }
+        if let Some(zswap) = swap.zswap.filter(|zswap| zswap.enabled) {
+            self.zswap(machine, zswap);
+        }
+    }
+
+    fn zswap(&mut self, machine: &MachineSpec, zswap: Zswap) {
+        let (generation, name) = (machine.generation, machine.generation.name());
+        if generation.kernel.release() < ZSWAP_SINCE {
+            let message = format!("{name} has no zswap, which came with Linux 3.11");
+            self.wrong(&["swap", "zswap"], message);
+        }
+        if machine.swap.on == SwapOn::Zram {
+            let message = "zram compresses already, and zswap in front of it compresses each page twice; leave it out, \
+                           or write on = \"own\" or \"disk\"";
+            self.wrong(&["swap", "zswap"], message.to_owned());
+        } else if machine.swap.size.0 == Bytes::ZERO {
+            let message = "zswap is a cache in front of swap, and there is none; write swap.size".to_owned();
+            self.wrong(&["swap", "zswap"], message);
+        }
+        if zswap.zpool == Some(Zpool::Zsmalloc) && generation.kernel.release() < ZPOOL_SINCE {
+            let message = format!("{name} has zbud alone; other allocators came with Linux 3.17");
+            self.wrong(&["swap", "zswap", "zpool"], message);
+        }
+        let has_threshold =
+            generation.kernel.release() >= THRESHOLD_SINCE || generation.kernel == Kernel::Rhel8;
+        if zswap.accept_threshold_percent.is_some() && !has_threshold {
+            let message = format!("{name} has no threshold, which came with Linux 5.8; leave it out");
+            self.wrong(&["swap", "zswap", "accept-threshold-percent"], message);
+        }
+        let percents = [
+            ("max-pool-percent", zswap.max_pool_percent),
+            ("accept-threshold-percent", zswap.accept_threshold()),
+        ];
+        for (key, percent) in percents.into_iter().filter(|(_, percent)| !(1..=100).contains(percent)) {
+            self.wrong(&["swap", "zswap", key], format!("{percent} %; write 1 to 100"));
         }
     }
 
@@ -619,11 +732,6 @@ impl Check<'_> {
         if machine.generation.kernel.release() < ZRAM_SINCE {
             let message = format!("{} has no zram, which came with Linux 3.14", machine.generation.name());
             self.wrong(&["swap", "on"], message);
-        }
-        if let Some(ratio) = swap.ratio
-            && !(1.0..=MOST_RATIO).contains(&ratio)
-        {
-            self.wrong(&["swap", "ratio"], format!("{ratio} is no ratio; write 1 to {MOST_RATIO}"));
         }
         if swap.mem_limit == Some(Size::default()) {
             let message = "0 holds nothing; leave it out for a zram without limit".to_owned();

@@ -36,8 +36,8 @@ pub const SHIPPED: &[Shipped] = shipped! {
     "memory-hogs": "How an application's throughput depends on the size of a file that is written beside it, with one \
                     protection after another.",
     "memory-hogs-small": "The same on a machine of 512 MiB in 90 s, with three values of vm.swappiness.",
-    "compressed-swap": "What it saves a server whose heap is larger than memory to swap to zram instead of a disk, by how \
-                        well its data compress.",
+    "compressed-swap": "What it saves a server whose heap is larger than memory to swap to zram instead of a disk, or to \
+                        the disk through zswap, by how well its data compress.",
     "overnight": "Whether an application that was idle overnight finds its pages in the morning, after a copy larger than \
                   memory.",
     "zone-reclaim": "What vm.zone_reclaim_mode does to a store of memory-mapped segments on two NUMA nodes: who reclaims, \

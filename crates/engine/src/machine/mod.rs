@@ -56,7 +56,7 @@ use lotsfree_run::{NodeSample, Sample, Sink, WriteError};
 use lotsfree_units::PageSize;
 use lotsfree_workload::Program;
 
-use crate::mm::{self, Device, Io, Kswapd, Mm};
+use crate::mm::{self, Device, Io, Kswapd, Mm, ZswapWorker};
 pub use device::DeviceSpec;
 use device::{Disk, Scheduler};
 use files::Files;
@@ -137,6 +137,7 @@ pub struct Machine {
     threads: Vec<Thread>,
     /// kswapd of each node.
     kswapds: Vec<Kswapd>,
+    zswap: ZswapWorker,
     processes: Vec<Process>,
     groups: Vec<Group>,
     files: Files,
@@ -202,6 +203,7 @@ impl Machine {
             tasks: Vec::new(),
             threads: Vec::new(),
             kswapds: (0..nodes).map(Kswapd::new).collect(),
+            zswap: ZswapWorker::default(),
             processes: Vec::new(),
             groups: Vec::new(),
             files,
@@ -227,6 +229,9 @@ impl Machine {
             machine.start_kernel_task(Kind::Kswapd(node), node as u32);
         }
         machine.start_kernel_task(Kind::Flusher, 0);
+        if machine.mm.has_zswap_worker() {
+            machine.start_kernel_task(Kind::Zswap, 0);
+        }
         program.processes.into_iter().for_each(|process| machine.add_process(process));
         machine
     }

@@ -76,6 +76,7 @@ impl Machine {
         };
         let wait = match kind {
             Kind::Kswapd(node) => self.kswapds[node].poll(&mut self.mm, &mut cx),
+            Kind::Zswap => self.zswap.poll(&mut self.mm, &mut cx),
             _ => self.mm.flusher(&mut cx),
         };
         let elapsed = stretch.elapsed(cx.spent);

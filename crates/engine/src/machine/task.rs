@@ -19,6 +19,8 @@ pub(super) enum Kind {
     Kswapd(usize),
     /// The flusher.
     Flusher,
+    /// zswap's worker.
+    Zswap,
 }
 
 /// State of a task.

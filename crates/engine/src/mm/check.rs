@@ -45,7 +45,7 @@ impl Mm {
     /// Says what does not agree, with numbers: a frame on no list or on two, a list whose links or length are
     /// wrong, an entry and a frame that do not point at each other, a swap slot without its page, a gauge or
     /// a file's count of dirty pages that differs from a recount, a mapping that names a page that is not
-    /// there, a slab, a node or a zspage that counts other objects than it has, a page on zram without one.
+    /// there, a slab, a node or a zspage that counts other objects than it has, a page on swap that nobody has.
     pub fn check(&self) -> Result<(), String> {
         let mut places = vec![Place::Nowhere; self.frames.len()];
         for zone in 0..self.zones.len() {
@@ -67,27 +67,39 @@ impl Mm {
         self.check_swap()?;
         self.check_objects()?;
         self.check_regions()?;
-        self.check_zram()?;
+        self.check_zpool()?;
         self.check_slab()
     }
 
-    /// Checks what zram holds: its frames are those that are marked as such, and a slot has an object if its
-    /// page is nowhere else, and none if it is free.
-    fn check_zram(&self) -> Result<(), String> {
-        let marked = |(_, f): &(u32, &Frame)| f.has(flag::KERNEL) && f.has(flag::ZSPAGE);
+    /// Checks what zram or zswap holds: its frames are those that are marked as such, a slot has no object if
+    /// it is free, and what is on swap is somewhere: in an object or, with zswap, on the device.
+    fn check_zpool(&self) -> Result<(), String> {
+        let marked = |(_, f): &(u32, &Frame)| f.has(flag::KERNEL) && f.has(flag::ZSPAGE | flag::ZBUD);
         let marked: Vec<u32> = (0u32..).zip(self.frames.iter()).filter(marked).map(|(at, _)| at).collect();
-        let Some(zram) = &self.zram else {
-            ensure!(marked.is_empty(), "{} frames are of zram, which there is not", marked.len());
+        let Some(pool) = &self.zpool else {
+            ensure!(marked.is_empty(), "{} frames hold compressed pages, of nobody", marked.len());
             return Ok(());
         };
-        let mut frames = zram.check()?;
+        let mut frames = pool.check()?;
         frames.sort_unstable();
-        ensure!(frames == marked, "zram has {} frames, and {} are marked", frames.len(), marked.len());
+        ensure!(frames == marked, "the pool has {} frames, and {} are marked", frames.len(), marked.len());
+        if let Some(zswap) = &self.zswap {
+            zswap.check(pool)?;
+        }
+        let keeps = |slot| self.zswap.as_ref().map_or(pool.has(slot), |zswap| zswap.keeps(slot));
         for slot in 0..self.swap.total {
             let owner = self.swap.owner_of(slot);
-            let alone = owner != NONE && self.entries[owner as usize] == entry::SWAP | slot;
-            ensure!(zram.has(slot) || !alone, "swap slot {slot} has the only copy of a page and no object");
-            ensure!(owner != NONE || !zram.has(slot), "swap slot {slot} is free and has an object");
+            if owner == NONE {
+                ensure!(!keeps(slot), "swap slot {slot} is free and has a page");
+                continue;
+            }
+            let alone = self.entries[owner as usize] == entry::SWAP | slot;
+            ensure!(keeps(slot) || !alone, "swap slot {slot} has the only copy of a page, and has lost it");
+        }
+        for (&frame, &slot) in self.swap.recount().3 {
+            let f = &self.frames[frame as usize];
+            let clean = self.zswap.is_some() && !f.has(flag::DIRTY);
+            ensure!(keeps(slot) || !clean, "frame {frame} is clean, and swap slot {slot} does not have it");
         }
         Ok(())
     }
@@ -291,12 +303,9 @@ impl Mm {
                     f.flags
                 );
                 self.settle(places, frame, zone, Place::Kernel)?;
-                let stat = match f {
-                    f if is_slab(f) => stat_of(f),
-                    f if f.has(flag::ZSPAGE) => Stat::Zspages,
-                    _ => Stat::SlabUnreclaimable,
-                };
-                recounts[zone].stat[stat as usize] += 1;
+                if let Some(stat) = kernel_stat(f) {
+                    recounts[zone].stat[stat as usize] += 1;
+                }
             }
             if places[frame as usize] != Place::Lru {
                 continue;
@@ -556,6 +565,16 @@ impl Mm {
         let mappings: usize = self.objects.iter().map(|(_, object)| object.mappings.len()).sum();
         ensure!(mappings == named, "{mappings} mappings belong to {named} regions");
         Ok(())
+    }
+}
+
+/// What counts a page of the kernel's; nothing counts zbud's.
+fn kernel_stat(f: &Frame) -> Option<Stat> {
+    match f {
+        f if is_slab(f) => Some(stat_of(f)),
+        f if f.has(flag::ZSPAGE) => Some(Stat::Zspages),
+        f if f.has(flag::ZBUD) => None,
+        _ => Some(Stat::SlabUnreclaimable),
     }
 }
 

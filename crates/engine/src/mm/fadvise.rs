@@ -137,11 +137,15 @@ impl Madvise {
         let base = mm.objects[number].base;
         while self.page < pages {
             let slot = base + self.page;
-            if let entry::Is::Swap(swap) = entry::is(mm.entries[slot as usize]) {
-                match mm.swapin_readahead(cx, &mut self.alloc, number, slot, swap) {
-                    Err(Stop::OutOfMemory) => return Ok(()),
-                    read => read?,
-                };
+            let read = match entry::is(mm.entries[slot as usize]) {
+                entry::Is::Swap(swap) => {
+                    mm.swapin_readahead(cx, &mut self.alloc, number, slot, swap).map(drop)
+                }
+                _ => mm.drop_alloc(cx, &mut self.alloc),
+            };
+            match read {
+                Err(Stop::OutOfMemory) => return Ok(()),
+                read => read?,
             }
             self.alloc.forget();
             self.page += 1;

@@ -63,8 +63,9 @@ pub(crate) mod flag {
     pub(crate) const SLAB: u32 = WORKINGSET;
     /// A slab that cannot be reclaimed.
     pub(crate) const UNRECLAIMABLE: u32 = REFERENCED;
-    /// One of the kernel's pages that holds compressed pages (`zram.rs`).
+    /// One of the kernel's pages that holds compressed pages (`zpool.rs`): zsmalloc's, or zbud's.
     pub(crate) const ZSPAGE: u32 = MLOCKED;
+    pub(crate) const ZBUD: u32 = OTHER;
     /// References by system calls, with MGLRU: 0 to 3.
     pub(crate) const REFS_SHIFT: u32 = 25;
     pub(crate) const REFS: u32 = 3 << REFS_SHIFT;

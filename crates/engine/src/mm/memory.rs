@@ -619,6 +619,11 @@ impl Mm {
                     fault.retry(self);
                     return Err(self.wait_locked(frame).into());
                 }
+                if self.zswap.is_some() && fault.alloc.is_under_way() {
+                    self.drop_alloc(cx, &mut fault.alloc)?;
+                    // What made room may have taken the page again.
+                    return self.map_if_there(cx, slot, write, Wait::YIELD);
+                }
                 self.map_swapped_in(cx, frame, slot, write);
                 Ok(())
             }
@@ -641,15 +646,23 @@ impl Mm {
         if self.zram.is_some() && self.generation.skips_swap_cache {
             return self.swap_in_alone(cx, fault, slot, swap);
         }
-        let id = self.swapin_readahead(cx, &mut fault.alloc, number, slot, swap)?;
-        self.events[vmstat::pgmajfault] += 1;
-        fault.major = true;
+        let request = self.swapin_readahead(cx, &mut fault.alloc, number, slot, swap)?;
+        if request.is_some() {
+            self.events[vmstat::pgmajfault] += 1;
+            fault.major = true;
+        }
+        let wait = request.map_or(Wait::YIELD, |id| Wait::request(id, WaitReason::SwapIn));
+        self.map_if_there(cx, slot, fault.write, wait)
+    }
+
+    /// Maps a page of the swap cache again, or waits if it is not there yet.
+    fn map_if_there(&mut self, cx: &mut Cx, slot: u32, write: bool, wait: Wait) -> Done {
         match entry::frame(self.entries[slot as usize]) {
             Some(frame) if !self.frames[frame as usize].has(flag::LOCKED) => {
-                self.map_swapped_in(cx, frame, slot, fault.write);
+                self.map_swapped_in(cx, frame, slot, write);
                 Ok(())
             }
-            _ => Err(Wait::request(id, WaitReason::SwapIn).into()),
+            _ => Err(wait.into()),
         }
     }
 

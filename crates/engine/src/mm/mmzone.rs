@@ -20,6 +20,7 @@ use super::swap::Swap;
 use super::vmstat::{Blank, Events, STATS};
 use super::workingset::Nodes;
 use super::zram::{self, Zram};
+use super::zswap::Zswap;
 use super::{Config, MOST_FRAMES, Mm};
 use crate::generation::SECTION;
 use crate::tuning::Tuning;
@@ -438,6 +439,7 @@ impl Mm {
         let far = config.distance.iter().flatten().any(|&distance| distance > generation.reclaim_distance);
         let zone_reclaim_mode =
             config.tuning.zone_reclaim_mode.unwrap_or(u64::from(generation.zone_reclaim_auto && far));
+        let managed = zones.iter().map(|zone| zone.managed).sum();
         let mut mm = Mm {
             generation,
             tuning: config.tuning.clone(),
@@ -456,7 +458,9 @@ impl Mm {
             processes: Vec::new(),
             tasks: Vec::new(),
             swap: Swap::new(config),
+            zpool: Zram::pool(config).or_else(|| Zswap::pool(config)),
             zram: Zram::new(config),
+            zswap: Zswap::new(config, managed),
             writeback: Writeback::new(),
             events: Events::default(),
             blank: Blank::of(&config.generation),

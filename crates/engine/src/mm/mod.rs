@@ -40,7 +40,9 @@ pub(crate) mod vmscan;
 pub(crate) mod vmstat;
 pub(crate) mod wbt;
 pub(crate) mod workingset;
+pub(crate) mod zpool;
 pub(crate) mod zram;
+pub(crate) mod zswap;
 
 mod check;
 mod kswapd;
@@ -68,6 +70,7 @@ pub use splice::CopyRange;
 use swap::Swap;
 use vmstat::Events;
 pub use zram::ZramConfig;
+pub use zswap::{ZswapConfig, ZswapWorker};
 
 /// `SWAP_CLUSTER_MAX`: reclaim takes pages off a list in batches of this many.
 pub(crate) const SWAP_CLUSTER_MAX: u64 = 32;
@@ -105,6 +108,8 @@ pub struct Config {
     pub swap_on_disk: bool,
     /// Swap is compressed and kept in memory; there is no device then.
     pub zram: Option<ZramConfig>,
+    /// Swap goes through zswap first, which is of no use in front of zram and not looked at there.
+    pub zswap: Option<ZswapConfig>,
     /// Pages that the kernel itself uses on each node, of those that the node's zones manage; `None` for the
     /// default.
     pub kernel_pages: Option<Vec<u64>>,
@@ -139,6 +144,7 @@ impl Config {
             swap_rotational: false,
             swap_on_disk: false,
             zram: None,
+            zswap: None,
             filesystem: Filesystem::Ext4,
             kernel_pages: None,
             settled: 0,
@@ -159,6 +165,8 @@ pub enum WaitChannel {
     Kswapd(usize),
     /// The flusher has work.
     Flusher,
+    /// zswap's worker has work.
+    Zswap,
     /// kswapd of a node has brought free memory above half of the min watermarks, or gave up.
     Pfmemalloc(usize),
     /// Pages of a node were written or freed: tasks that are held because the node is congested
@@ -342,8 +350,12 @@ pub struct Mm {
     pub(crate) processes: Vec<AddressSpace>,
     pub(crate) tasks: Vec<vmscan::TaskState>,
     pub(crate) swap: Swap,
-    /// The compressed pages, if swap is zram.
-    pub(crate) zram: Option<Box<zram::Zram>>,
+    /// The compressed pages, of zram or of zswap.
+    pub(crate) zpool: Option<Box<zpool::Zpool>>,
+    /// The device, if swap is zram.
+    pub(crate) zram: Option<zram::Zram>,
+    /// zswap in front of the device, if it is on.
+    pub(crate) zswap: Option<Box<zswap::Zswap>>,
     pub(crate) writeback: Writeback,
     pub(crate) events: Events,
     pub(crate) blank: vmstat::Blank,

@@ -367,14 +367,26 @@ impl Mm {
     /// Writes a page for reclaim, to swap or to its file (`pageout`).
     pub(crate) fn pageout(&mut self, frame: u32) {
         self.stat_add(frame, Stat::VmscanWrite);
+        if self.frames[frame as usize].has(flag::ANON) {
+            return self.swap_writeback(frame);
+        }
         self.start_writeback(frame);
         let f = &mut self.frames[frame as usize];
         f.flags |= flag::RECLAIM;
-        let target = match f.has(flag::ANON) {
-            true => (Device::Swap, u64::from(self.swap.slot_of(frame).unwrap_or(0))),
-            false => (Device::Disk, u64::from(f.slot)),
-        };
-        self.writeback.pageout.push((target.0, target.1, frame));
+        let place = u64::from(f.slot);
+        self.writeback.pageout.push((Device::Disk, place, frame));
+    }
+
+    /// Writes a page of the swap cache to its slot on the device, and has it reclaimed then
+    /// (`__swap_writepage`).
+    pub(super) fn swap_writeback(&mut self, frame: u32) {
+        self.start_writeback(frame);
+        self.frames[frame as usize].flags |= flag::RECLAIM;
+        let slot = self.swap.slot_of(frame).unwrap_or(0);
+        if let Some(zswap) = &mut self.zswap {
+            zswap.set_on_device(slot, true);
+        }
+        self.writeback.pageout.push((Device::Swap, slot.into(), frame));
     }
 
     /// Sends the pages that reclaim wants to write, neighbours in one request. Returns whether that took a

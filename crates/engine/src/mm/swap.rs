@@ -188,7 +188,19 @@ impl Mm {
         self.swap.release(slot);
     }
 
-    /// Starts to read the slot and its window. Returns the number of the request that reads the slot itself.
+    /// Ends an allocation for a page that has come into memory since it began: the reclaim of that very
+    /// allocation may write it back from zswap.
+    pub(super) fn drop_alloc(&mut self, cx: &mut Cx, alloc: &mut Alloc) -> Result<(), Stop> {
+        if self.zswap.is_some() && alloc.is_under_way() {
+            let ac = alloc.context(self, cx, None, false);
+            let frame = alloc.poll(self, cx, &ac)?;
+            self.free_page(cx.cpu, frame);
+        }
+        Ok(())
+    }
+
+    /// Starts to read the slot and its window. Returns the number of the request that reads the slot itself;
+    /// `None` if its page has come into memory while room was made for it (`__read_swap_cache_async`).
     ///
     /// On a device that does not turn, and only there, the window is of neighbours in the address space. The
     /// kernel does so from 4.14 on (ec560175c0b6); the model has no switch of its own for it, so that
@@ -200,9 +212,59 @@ impl Mm {
         number: u32,
         own: u32,
         swap: u32,
-    ) -> Result<u64, Stop> {
+    ) -> Result<Option<u64>, Stop> {
         let ac = alloc.context(self, cx, None, false);
         let frame = alloc.poll(self, cx, &ac)?;
+        if self.entries[own as usize] != entry::SWAP | swap {
+            self.free_page(cx.cpu, frame);
+            return Ok(None);
+        }
+        let mut batch = vec![(swap, frame)];
+        for slot in self.swapin_window(number, own, swap) {
+            if slot != swap {
+                let Some(frame) = self.alloc_page_light(cx, &ac) else { break };
+                batch.push((slot, frame));
+                self.events[vmstat::swap_ra] += 1;
+            }
+        }
+        batch.sort_unstable();
+        for &(slot, frame) in &batch {
+            self.enter_swap_cache(cx, frame, slot, slot == swap);
+            if let Some(evictions) = &mut self.evictions {
+                evictions.refaulted(cx.process, self.swap.owner_of(slot));
+            }
+        }
+        let read = batch.len();
+        if self.zswap.is_some() {
+            // What zswap has is decompressed at once, and asks no device.
+            batch.retain(|&(slot, frame)| !self.zswap_load(cx, slot, frame));
+        }
+        let mut target = 0;
+        for run in batch.chunk_by(|a, b| a.0 + 1 == b.0) {
+            let frames: Vec<u32> = run.iter().map(|&(_, frame)| frame).collect();
+            let start = u64::from(run[0].0);
+            let request = IoRequest {
+                device: Device::Swap,
+                write: false,
+                sync: true,
+                start,
+                pages: run.len() as u32,
+                queued: super::Queued::Apart,
+            };
+            let id = self.submit(cx, request, frames);
+            for &(slot, _) in run {
+                if slot == swap {
+                    target = id;
+                }
+            }
+        }
+        self.events[vmstat::pswpin] += batch.len() as u64;
+        cx.pages.refaults += read as u32;
+        Ok(Some(target))
+    }
+
+    /// The slots on swap that are read with one: neighbours in the address space, or on a device that turns.
+    fn swapin_window(&mut self, number: u32, own: u32, swap: u32) -> Vec<u32> {
         let largest = 1u32 << self.tuning.page_cluster.min(10);
         let adaptive = self.generation.swap_readahead == crate::generation::SwapReadahead::Adaptive;
         let window = if adaptive { self.swap.window(swap, largest) } else { largest };
@@ -228,47 +290,11 @@ impl Mm {
                 }
             }));
         }
-        let mut batch = vec![(swap, frame)];
-        for slot in wanted {
-            if slot != swap {
-                let Some(frame) = self.alloc_page_light(cx, &ac) else { break };
-                batch.push((slot, frame));
-                self.events[vmstat::swap_ra] += 1;
-            }
-        }
-        batch.sort_unstable();
-        for &(slot, frame) in &batch {
-            self.enter_swap_cache(cx, frame, slot, slot == swap);
-            if let Some(evictions) = &mut self.evictions {
-                evictions.refaulted(cx.process, self.swap.owner_of(slot));
-            }
-        }
-        let mut target = 0;
-        for run in batch.chunk_by(|a, b| a.0 + 1 == b.0) {
-            let frames: Vec<u32> = run.iter().map(|&(_, frame)| frame).collect();
-            let start = u64::from(run[0].0);
-            let request = IoRequest {
-                device: Device::Swap,
-                write: false,
-                sync: true,
-                start,
-                pages: run.len() as u32,
-                queued: super::Queued::Apart,
-            };
-            let id = self.submit(cx, request, frames);
-            for &(slot, _) in run {
-                if slot == swap {
-                    target = id;
-                }
-            }
-        }
-        self.events[vmstat::pswpin] += batch.len() as u64;
-        cx.pages.refaults += batch.len() as u32;
-        Ok(target)
+        wanted
     }
 
     /// Enters a page that is being read from swap into the swap cache.
-    fn enter_swap_cache(&mut self, cx: &mut Cx, frame: u32, slot: u32, wanted: bool) {
+    pub(super) fn enter_swap_cache(&mut self, cx: &mut Cx, frame: u32, slot: u32, wanted: bool) {
         let owner = self.swap.owner_of(slot);
         self.swap.cache.insert(frame, slot);
         self.stat_add(frame, Stat::SwapCached);

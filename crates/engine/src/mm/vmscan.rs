@@ -766,10 +766,10 @@ impl Mm {
             return Fate::Keep;
         }
         match if anon { WritePage::Writes } else { self.writepage(scan, frame) } {
-            WritePage::Writes if anon && self.zram.is_some() => {
+            WritePage::Writes if anon && self.zpool.is_some() => {
                 met.pageout += 1;
-                // The write is over when it returns, so that the page can be freed in the same pass.
-                if self.zram_writepage(cx, frame) {
+                // What is compressed is written when this returns, and can be freed in the same pass.
+                if self.swap_writepage(cx, frame) {
                     self.evict(cx, frame);
                     return Fate::Freed;
                 }

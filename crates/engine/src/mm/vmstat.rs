@@ -507,8 +507,8 @@ impl Mm {
         }
     }
 
-    /// `/proc/meminfo`. All memory that the kernel keeps for itself is in `SUnreclaim`, but for what zram
-    /// holds: no line has that.
+    /// `/proc/meminfo`. All memory that the kernel keeps for itself is in `SUnreclaim`, but for what zram and
+    /// zswap hold: no line has that of zram, and none before 5.19 that of zswap.
     pub fn meminfo(&self) -> Values<Meminfo> {
         let sums = self.all();
         let mut lines = Lines::new(self.blank.release);
@@ -532,6 +532,10 @@ impl Mm {
             lines.put(meminfo::MemAvailable, 4 * mem_available(rules, &input));
         }
         lines.put(meminfo::Cached, 4 * sums.get(Stat::FilePages));
+        if let (Some(_), Some(pool)) = (&self.zswap, &self.zpool) {
+            lines.put(meminfo::Zswap, 4 * pool.pages());
+            lines.put(meminfo::Zswapped, 4 * pool.objects());
+        }
         lines.put(meminfo::SwapTotal, 4 * u64::from(self.swap.total));
         lines.put(meminfo::SwapFree, 4 * self.swap.free());
         // The ratio follows the same rule on every kernel. Where the kernel's function was not read, RHEL 6's

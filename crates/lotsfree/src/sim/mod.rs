@@ -18,7 +18,7 @@ use anyhow::Context;
 use lotsfree_engine::SimulateError;
 use lotsfree_engine::machine::End;
 use lotsfree_run::{Run, State, WriteError};
-use lotsfree_scenario::{Case, Record, SwapOn};
+use lotsfree_scenario::{Case, Record};
 use lotsfree_units::Bytes;
 
 use crate::cli::SimArgs;
@@ -136,7 +136,7 @@ fn calibrate(cases: &mut [Case], record: &Record) -> anyhow::Result<()> {
     if !refused.is_empty() {
         return Err(output::Located(refused.into_iter().collect()).into());
     }
-    let compresses = cases.iter().any(|case| case.machine.swap.on == SwapOn::Zram);
+    let compresses = cases.iter().any(|case| case.machine.swap.compresses());
     let matters = |name: &str| compresses || !matches!(name, "compress" | "decompress");
     for (name, why) in record.lacks().filter(|(name, _)| matters(name)) {
         let why = why.map(|why| format!(" ({why})")).unwrap_or_default();

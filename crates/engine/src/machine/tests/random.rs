@@ -1,11 +1,12 @@
 //! Random programs on random machines: each run ends, its accounts add up, and it repeats exactly.
 
+use lotsfree_scenario::Zpool;
 use lotsfree_workload::{Advice, FileId, How, RegionId};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::mm::ZramConfig;
+use crate::mm::{ZramConfig, ZswapConfig};
 
 fn how() -> impl Strategy<Value = How> {
     prop_oneof![3 => Just(How::Buffered), 1 => Just(How::Direct)]
@@ -116,10 +117,15 @@ fn machine() -> impl Strategy<Value = MachineConfig> {
         });
     let zram = (300u32..4096, prop_oneof![Just(0), 100u64..3000])
         .prop_map(|(object_bytes, limit_pages)| ZramConfig { object_bytes, limit_pages });
+    let zpool = prop::sample::select(vec![Zpool::Zbud, Zpool::Zsmalloc]);
+    let zswap = (300u32..4096, zpool, 1u32..50).prop_map(|(object_bytes, zpool, max_pool_percent)| {
+        ZswapConfig { object_bytes, zpool, max_pool_percent, accept_threshold_percent: 90 }
+    });
+    let zswap = prop::option::of(zswap);
     let on = prop_oneof![
-        Just((SwapDevice::Disk, None)),
-        device.clone().prop_map(|device| (SwapDevice::Own(device), None)),
-        zram.prop_map(|zram| (SwapDevice::Zram, Some(zram))),
+        zswap.clone().prop_map(|zswap| (SwapDevice::Disk, None, zswap)),
+        (device.clone(), zswap).prop_map(|(device, zswap)| (SwapDevice::Own(device), None, zswap)),
+        zram.prop_map(|zram| (SwapDevice::Zram, Some(zram), None)),
     ];
     let swap = (prop_oneof![Just(0u64), 100u64..20_000], on);
     let size = || 8192u64..20_000;
@@ -137,7 +143,7 @@ fn machine() -> impl Strategy<Value = MachineConfig> {
             config.mm.swap_pages = swap_pages;
             config.disk = disk;
             config.disk_pages = disk_pages;
-            (config.swap, config.mm.zram) = swap;
+            (config.swap, config.mm.zram, config.mm.zswap) = swap;
             config.interval = interval * MS;
             config
         },

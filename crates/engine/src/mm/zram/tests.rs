@@ -6,6 +6,8 @@ use super::super::frame::entry;
 use super::super::{Done, Fault, Kswapd, Stop};
 use super::*;
 use crate::Generation;
+use crate::generation::ZspageChain;
+use crate::mm::Cx;
 
 const HEAP: RegionId = RegionId(0);
 const MEMORY: u32 = 1 << 14;
