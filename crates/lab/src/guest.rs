@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use lotsfree_changes::Changes;
 use lotsfree_run::wire::Sender;
 use lotsfree_run::{Facts, RunOn, Sink, State, WriteError};
-use lotsfree_scenario::{Case, Swap, SwapOn};
+use lotsfree_scenario::{Case, Generation, Swap, SwapOn, Zpool, Zswap};
 use rustix::mount::MountFlags;
 use rustix::system::RebootCommand;
 
@@ -327,6 +327,30 @@ fn zram(swap: &Swap) -> Result<(), LabError> {
         .map_err(calling(format!("swapon {}", area.display())))
 }
 
+/// Turns zswap on, with the scenario's parameters. The allocator comes first, so that the pool that
+/// is made is of it.
+fn zswap(zswap: &Zswap, generation: Generation) -> Result<(), LabError> {
+    let parameters = Path::new("/sys/module/zswap/parameters");
+    if !parameters.exists() {
+        return Err(LabError::Refused("this kernel has no zswap (CONFIG_ZSWAP)".to_owned()));
+    }
+    let zpool = match zswap.zpool(generation) {
+        Zpool::Zbud => "zbud",
+        Zpool::Zsmalloc => "zsmalloc",
+    };
+    let settings = [
+        ("zpool", Some(zpool.to_owned())),
+        ("max_pool_percent", Some(zswap.max_pool_percent.to_string())),
+        ("accept_threshold_percent", zswap.accept_threshold_percent.map(|percent| percent.to_string())),
+        ("enabled", Some("Y".to_owned())),
+    ];
+    for (name, value) in settings.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+        let path = parameters.join(name);
+        fs::write(&path, value).map_err(at(&path))?;
+    }
+    Ok(())
+}
+
 /// Mounts the disk, and enables swap on its other partition, on the second disk or in memory. Returns the
 /// directory for files.
 fn disks(case: &Case) -> Result<PathBuf, LabError> {
@@ -344,6 +368,9 @@ fn disks(case: &Case) -> Result<PathBuf, LabError> {
     let place = "/mnt";
     rustix::mount::mount(device, place, kind, MountFlags::NOATIME, None)
         .map_err(|error| calling(format!("mount {device} as {kind}"))(error.into()))?;
+    if let Some(parameters) = machine.swap.zswap() {
+        zswap(&parameters, machine.generation)?;
+    }
     if machine.swap.is_zram() {
         zram(&machine.swap)?;
     } else if machine.swap.size.0 > lotsfree_units::Bytes::ZERO {

@@ -93,6 +93,10 @@ impl Local {
             let why = "swap.on = \"zram\" would take this host's memory, outside of every group's limit, and make a \
                        device that outlives a killed lab; --on vm has a zram of its own";
             plan.refusals.push(why.to_owned());
+        } else if case.machine.swap.zswap().is_some() {
+            let why = "machine.swap.zswap would turn zswap on for all of this host, and take its memory; --on vm has a \
+                       zswap of its own";
+            plan.refusals.push(why.to_owned());
         } else if swap.0 > Bytes::ZERO {
             plan.changes.push(format!("swap to a file of {swap} in it"));
         }

@@ -227,7 +227,7 @@ impl Process {
             commands: if executes { order.commands } else { Vec::new() },
             slow: order.slow,
             base_pages: case.tuning.get(TRANSPARENT_HUGEPAGE_ENABLED).is_none(),
-            contents: case.machine.swap.is_zram().then(|| {
+            contents: case.machine.swap.compresses().then(|| {
                 let seed = case.seed.wrapping_add(order.process as u64) << 32;
                 (random_bytes(case.machine.swap.object_bytes()), seed)
             }),

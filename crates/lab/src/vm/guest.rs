@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lotsfree_kernel_files::counters::meminfo;
-use lotsfree_scenario::{Case, Filesystem, MachineSpec};
+use lotsfree_scenario::{Case, Filesystem, MachineSpec, Zpool};
 use lotsfree_units::{Bytes, PageSize};
 
 use super::channel::Channel;
@@ -228,6 +228,15 @@ impl Guest {
                     if name == "zram" || loader.has(name) {
                         loader.add(name)?;
                     }
+                }
+            }
+            if let Some(zswap) = self.machine.swap.zswap() {
+                // zswap asks the crypto layer for its default algorithm by name; zsmalloc is a module through
+                // 6.1.
+                let zsmalloc = zswap.zpool(self.machine.generation) == Zpool::Zsmalloc;
+                let names = if zsmalloc { &["lzo", "zsmalloc"][..] } else { &["lzo"] };
+                for name in names.iter().filter(|name| loader.has(name)).collect::<Vec<_>>() {
+                    loader.add(name)?;
                 }
             }
             for module in loader.into_order() {
