@@ -586,6 +586,12 @@ impl<'a> Context<'a> {
         self.now().host.page_size.of(pages)
     }
 
+    /// Memory that compressed swap takes.
+    pub fn compressed(&self) -> Bytes {
+        let now = self.now();
+        crate::memory_map::compressed(now.meminfo.as_ref(), now.vmstat.as_ref(), now.host.page_size)
+    }
+
     /// Seconds that one random read takes on the devices that hold swap and file systems, and the source of
     /// that figure: `/proc/diskstats` (over the period if it had enough reads, else since boot), else the
     /// kind of device.

@@ -103,7 +103,7 @@ fn memory_map(cx: &Context<'_>) -> Option<MemoryMap> {
         let sum = |pages: fn(&HugePool) -> u64| pools.iter().map(|p| p.size.times(pages(p))).sum::<Bytes>();
         (sum(HugePool::used), sum(|pool| pool.free))
     });
-    MemoryMap::of(cx.now().meminfo.as_ref()?, huge)
+    MemoryMap::of(cx.now().meminfo.as_ref()?, cx.compressed(), huge)
 }
 
 /// Worst first: by severity, then by the share of memory or time that is lost, then by confidence. Pressure,

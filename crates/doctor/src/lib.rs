@@ -49,7 +49,7 @@ pub use finding::{Confidence, Cost, Evidence, Finding, Severity, Threshold};
 pub use huge::{Shared, shared_memory};
 pub use largest::Consumer;
 pub use lotsfree_kernel_files::counters::groups::*;
-pub use memory_map::{MemoryMap, Use};
+pub use memory_map::{MemoryMap, Use, compressed};
 pub use remedies::{bounded_taker, taker_apart};
 pub use remedy::{Persistent, Remedy, Setting};
 pub use rule::{Describe, Group, Meta, Outcome, Rule, Skip};

@@ -1,7 +1,7 @@
 //! [`MemoryMap`]: the uses of memory, in parts that add up.
 
-use lotsfree_kernel_files::counters::{Meminfo, Values, meminfo as m};
-use lotsfree_units::Bytes;
+use lotsfree_kernel_files::counters::{Meminfo, Values, Vmstat, meminfo as m, vmstat as v};
+use lotsfree_units::{Bytes, PageSize};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -24,6 +24,8 @@ pub enum Use {
     PageCache,
     /// Pages in swap and memory at once (`SwapCached`).
     SwapCache,
+    /// What was swapped out to zram or zswap, compressed (`nr_zspages`, `Zswap`).
+    Compressed,
     /// Page tables.
     PageTables,
     /// Kernel objects.
@@ -52,6 +54,7 @@ impl Use {
             Use::Cached => "cached or shared",
             Use::PageCache => "page cache",
             Use::SwapCache => "swap cache",
+            Use::Compressed => "compressed swap",
             Use::PageTables => "page tables",
             Use::Slab => "slab",
             Use::Kernel => "other kernel",
@@ -74,9 +77,14 @@ pub struct MemoryMap {
 }
 
 impl MemoryMap {
-    /// Computes the map from `/proc/meminfo`; `None` without `MemTotal` and `MemFree`. `huge` has the used
-    /// and the idle bytes of all pools if `/sys` was read; else the default size is taken from `meminfo`.
-    pub fn of(meminfo: &Values<Meminfo>, huge: Option<(Bytes, Bytes)>) -> Option<MemoryMap> {
+    /// Computes the map from `/proc/meminfo`; `None` without `MemTotal` and `MemFree`. `compressed` is what
+    /// [`compressed`] says; `huge` has the used and the idle bytes of all pools if `/sys` was read; else the
+    /// default size is taken from `meminfo`.
+    pub fn of(
+        meminfo: &Values<Meminfo>,
+        compressed: Bytes,
+        huge: Option<(Bytes, Bytes)>,
+    ) -> Option<MemoryMap> {
         let kib = |field| meminfo.get(field).map(Bytes::kib);
         let get = |field| kib(field).unwrap_or_default();
         let total = kib(m::MemTotal)?;
@@ -100,6 +108,7 @@ impl MemoryMap {
             (Use::Cached, either),
             (Use::PageCache, files),
             (Use::SwapCache, get(m::SwapCached)),
+            (Use::Compressed, compressed),
             (Use::PageTables, get(m::PageTables) + get(m::SecPageTables)),
             (Use::Slab, get(m::Slab)),
             (Use::Kernel, get(m::KernelStack) + get(m::Percpu) + vmalloc_used(meminfo)),
@@ -122,6 +131,19 @@ impl MemoryMap {
     pub fn get(&self, wanted: Use) -> Bytes {
         self.parts.iter().find(|(part, _)| *part == wanted).map(|(_, bytes)| *bytes).unwrap_or_default()
     }
+}
+
+/// Memory that compressed swap takes. Its pages are in no other counter. zsmalloc's are all in `nr_zspages`
+/// (4.8), zram's and zswap's together; of zswap that takes zbud, `Zswap` alone has them (5.19), and which it
+/// takes these files do not tell: the larger figure is what is certain.
+pub fn compressed(
+    meminfo: Option<&Values<Meminfo>>,
+    vmstat: Option<&Values<Vmstat>>,
+    page: PageSize,
+) -> Bytes {
+    let zspages = vmstat.and_then(|vmstat| vmstat.get(v::nr_zspages)).map(|pages| page.of(pages));
+    let zswap = meminfo.and_then(|meminfo| meminfo.get(m::Zswap)).map(Bytes::kib);
+    zspages.unwrap_or_default().max(zswap.unwrap_or_default())
 }
 
 /// Memory of vmalloc. `VmallocUsed` counts its pages from 5.3 on. Before, it was 0 (4.4 to 5.2) or the

@@ -121,6 +121,12 @@ pub(crate) fn add_swap(size: Bytes) -> Remedy {
         )
 }
 
+/// A parameter of zswap, or one of its counts.
+pub(crate) fn zswap<'a>(cx: &Context<'a>, name: &str) -> Option<&'a str> {
+    let values = cx.now().zswap.as_deref()?;
+    values.iter().find(|(known, _)| &**known == name).map(|(_, value)| &**value)
+}
+
 /// The share of used swap that zswap holds in memory; 0 if it is unknown.
 pub(crate) fn in_zswap(cx: &Context<'_>) -> f64 {
     use lotsfree_kernel_files::counters::meminfo as m;

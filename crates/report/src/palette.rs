@@ -24,6 +24,7 @@ pub(crate) fn of_use(part: Use) -> Tone {
         Use::Cached => ("#3f9a8a", "#63c2b1"),
         Use::PageCache => ("#009e73", "#3cc79c"),
         Use::SwapCache => ("#66c2a5", "#8fdcc4"),
+        Use::Compressed => ("#56b4e9", "#7cc8f2"),
         Use::PageTables => ("#d55e00", "#ff8a3d"),
         Use::Slab => ("#e69f00", "#ffc04d"),
         Use::Kernel => ("#b8860b", "#d9b451"),

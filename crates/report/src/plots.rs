@@ -169,6 +169,7 @@ fn change(series: &Series, first: &Stack, last: &Stack) -> String {
                 Use::Cached => "Page cache or shared memory",
                 Use::PageCache => "Page cache",
                 Use::SwapCache => "Swap cache",
+                Use::Compressed => "Compressed swap",
                 Use::PageTables => "Page tables",
                 Use::Slab => "Slab",
                 Use::Kernel => "Other kernel memory",

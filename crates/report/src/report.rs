@@ -5,7 +5,7 @@ use lotsfree_doctor::{
 };
 use lotsfree_kernel_files::counters::meminfo as m;
 use lotsfree_kernel_files::{Problem, ProblemKind};
-use lotsfree_snapshot::Observation;
+use lotsfree_snapshot::{Observation, Sample};
 use lotsfree_units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -223,8 +223,13 @@ impl Series {
         if samples.len() < 3 {
             return None;
         }
-        let maps: Vec<Option<MemoryMap>> =
-            samples.iter().map(|sample| MemoryMap::of(sample.meminfo.as_ref()?, None)).collect();
+        let page = observation.now.host.page_size;
+        let map = |sample: &Sample| {
+            let meminfo = sample.meminfo.as_ref()?;
+            let compressed = lotsfree_doctor::compressed(Some(meminfo), sample.vmstat.as_ref(), page);
+            MemoryMap::of(meminfo, compressed, None)
+        };
+        let maps: Vec<Option<MemoryMap>> = samples.iter().map(map).collect();
         let mut uses: Vec<Use> =
             maps.iter().flatten().flat_map(|map| map.parts.iter().map(|(part, _)| *part)).collect();
         uses.sort_unstable();

@@ -212,6 +212,7 @@ pub(crate) fn memory_message(report: &Report) -> Option<String> {
         Use::Cached => format!("Page cache or shared memory takes {bytes}, {share} of memory{beside_free}"),
         Use::PageCache => format!("The page cache holds {bytes}, {share} of memory{beside_free}"),
         Use::SwapCache => format!("The swap cache holds {bytes}, {share} of memory{beside_free}"),
+        Use::Compressed => format!("Compressed swap takes {bytes}, {share} of memory{beside_free}"),
         Use::PageTables => format!("Page tables take {bytes}, {share} of memory{beside_applications}"),
         Use::Slab => format!("Slab takes {bytes}, {share} of memory{beside_applications}"),
         Use::Kernel => {

@@ -225,7 +225,7 @@ impl Swap {
 
 /// The use that holds most, free memory aside.
 fn largest(cx: &Context<'_>) -> Option<(Use, Bytes)> {
-    let map = MemoryMap::of(cx.now().meminfo.as_ref()?, None)?;
+    let map = MemoryMap::of(cx.now().meminfo.as_ref()?, cx.compressed(), None)?;
     map.parts.into_iter().filter(|(part, _)| *part != Use::Free).max_by_key(|(_, bytes)| *bytes)
 }
 

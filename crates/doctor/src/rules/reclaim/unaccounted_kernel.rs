@@ -61,7 +61,7 @@ impl Rule for UnaccountedKernel {
                 |pages: fn(&HugePool) -> u64| pools.iter().map(|p| p.size.times(pages(p))).sum::<Bytes>();
             (sum(HugePool::used), sum(|pool| pool.free))
         });
-        let map = MemoryMap::of(meminfo, pools).ok_or_else(|| Skip::missing("/proc/meminfo MemTotal"))?;
+        let map = MemoryMap::of(meminfo, cx.compressed(), pools).ok_or_else(|| Skip::missing("/proc/meminfo MemTotal"))?;
         let other = map.get(Use::Other);
         let mut explained = explained(cx);
         explained.extend(bounds(cx).into_iter().map(|(name, bytes)| (name, bytes.min(other))));
@@ -197,11 +197,8 @@ fn explained(cx: &Context<'_>) -> Vec<(&'static str, Bytes)> {
     let pages = |counter| cx.vm(counter).map(|n| cx.pages(n)).unwrap_or_default();
     let pagesets = cx.zones().unwrap_or_default().iter().flat_map(|zone| &zone.pagesets);
     let per_cpu_lists = pagesets.fold(0u64, |sum, set| sum.saturating_add(set.count));
-    // Zswap's pool lies in zsmalloc pages where nr_zspages is counted; else only Zswap shows it.
-    let compressed = pages(v::nr_zspages).max(cx.mem_or_zero(m::Zswap));
     [
         ("Balloon", cx.mem_or_zero(m::Balloon).max(pages(v::nr_balloon_pages))),
-        ("nr_zspages, Zswap", compressed),
         ("GPUActive + GPUReclaim", cx.mem_or_zero(m::GPUActive) + cx.mem_or_zero(m::GPUReclaim)),
         ("HardwareCorrupted", cx.mem_or_zero(m::HardwareCorrupted)),
         ("ZFS's cache", cx.now().arc.and_then(|arc| arc.size).unwrap_or_default()),

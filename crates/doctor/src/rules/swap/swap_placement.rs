@@ -6,6 +6,7 @@ use crate::remedy::word;
 use crate::rule::rule;
 use crate::swapping::{
     FSTAB, SWAPPED_IN, SWAPPED_OUT, device_named, device_of, is_zram, off_kills, saw_rotational, turns,
+    zswap,
 };
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Rate, Remedy, Rule, Severity, Skip};
 
@@ -15,7 +16,7 @@ rule! {
     /// # Sees
     /// `/proc/swaps` with the devices below: a slow area that is used before a fast one or in turn with it;
     /// zram that is full, so that a disk takes the youngest pages; two areas of equal priority on one disk;
-    /// zram together with zswap; swap traffic on a rotating disk or on the disk that also holds the data,
+    /// zram together with zswap; zswap without any swap behind it; swap traffic on a rotating disk or on the disk that also holds the data,
     /// while another one is there.
     ///
     /// # Hurts
@@ -40,6 +41,8 @@ rule! {
 /// Pages per second in and out together below which placement does not matter: a rotating disk serves some
 /// 100 random reads a second, and a tenth of that is noise.
 const TRAFFIC: f64 = 10.0;
+
+const ENABLED: &str = "/sys/module/zswap/parameters/enabled";
 
 /// zram counts as full from here on.
 const FULL: f64 = 0.95;
@@ -66,7 +69,8 @@ impl Rule for SwapPlacement {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let areas = cx.swaps()?;
         if areas.is_empty() {
-            return Err(Skip::because("there is no swap"));
+            let idle = nothing_to_compress(cx).ok_or_else(|| Skip::because("there is no swap"))?;
+            return Ok(vec![idle]);
         }
         let mut findings: Vec<Finding> = overflown(areas).into_iter().collect();
         if cx.now().block.is_none() {
@@ -258,14 +262,34 @@ fn lower(priority: i32) -> Option<i32> {
     (priority > 0).then(|| priority - 1)
 }
 
+/// `Y`, if zswap is on.
+fn zswap_enabled<'a>(cx: &Context<'a>) -> Option<&'a str> {
+    zswap(cx, "enabled").filter(|enabled| *enabled == "Y")
+}
+
+/// zswap that is on where nothing is swapped out.
+fn nothing_to_compress(cx: &Context<'_>) -> Option<Finding> {
+    let enabled = zswap_enabled(cx)?;
+    let mut finding = Finding::new(
+        SwapPlacement::ID,
+        Severity::Info,
+        "zswap is on and there is no swap: it does nothing".to_owned(),
+        Cost::risk("anonymous memory cannot leave memory, compressed or not"),
+    );
+    finding
+        .sure(Confidence::Certain)
+        .because(Evidence::new(ENABLED, "enabled", enabled))
+        .because(Evidence::new("/proc/swaps", "areas", 0))
+        .note(
+            "zswap is a cache in front of a swap device: each page that it holds has a slot there. Give it swap (see \
+             lotsfree size swap); where no disk may be swapped to, zram is swap by itself.",
+        );
+    Some(finding)
+}
+
 fn compressed_twice(cx: &Context<'_>, areas: &[SwapArea]) -> Option<Finding> {
-    const ENABLED: &str = "/sys/module/zswap/parameters/enabled";
     let zram = areas.iter().find(|area| is_zram(area))?;
-    let parameters = cx.now().zswap.as_deref()?;
-    let (_, enabled) = parameters.iter().find(|(name, _)| &**name == "enabled")?;
-    if &**enabled != "Y" {
-        return None;
-    }
+    let enabled = zswap_enabled(cx)?;
     let mut finding = Finding::new(
         SwapPlacement::ID,
         Severity::Info,

@@ -2,6 +2,7 @@ use lotsfree_kernel_files::counters::{meminfo as m, vmstat as v};
 use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::rule::rule;
+use crate::swapping::zswap;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Remedy, Rule, Severity, Skip};
 
 rule! {
@@ -17,14 +18,16 @@ rule! {
     /// cost their compression on top.
     ///
     /// # Remedies
-    /// The shrinker (6.8 and later), which writes old pages out in time; a larger pool; less to swap.
+    /// The shrinker (6.8 and later), which writes old pages out in time; before 6.3 another allocator than
+    /// zsmalloc, which does not write back there; a larger pool; less to swap.
     ///
     /// # False alarms
     /// A full pool that nobody reads from does no harm: without writes to the disk this is a remark. Without
     /// `max_pool_percent` the size of the pool is not judged.
     ///
     /// # References
-    /// `mm/zswap.c:zswap_store` and zswap_max_pages (6.12); `Documentation/admin-guide/mm/zswap.rst`.
+    /// `mm/zswap.c:zswap_store` and zswap_max_pages (6.12); `mm/zpool.c:zpool_shrink` and the drivers of
+    /// `mm/zsmalloc.c`, without `shrink`, and `mm/zbud.c` (6.1); `Documentation/admin-guide/mm/zswap.rst`.
     pub ZswapFull = "zswap-full" in Swap
 }
 
@@ -42,11 +45,10 @@ const PARAMETER: &str = "/sys/module/zswap/parameters/max_pool_percent";
 impl Rule for ZswapFull {
     fn check(&self, cx: &Context<'_>) -> Outcome {
         let held = cx.mem(m::Zswap)?;
-        let Some(values) = &cx.now().zswap else { return Err(Skip::missing("/sys/module/zswap/parameters")) };
-        let value = |name: &str| {
-            let found = values.iter().find(|(known, _)| &**known == name);
-            found.and_then(|(_, value)| value.parse::<u64>().ok())
-        };
+        if cx.now().zswap.is_none() {
+            return Err(Skip::missing("/sys/module/zswap/parameters"));
+        }
+        let value = |name: &str| zswap(cx, name).and_then(|value| value.parse::<u64>().ok());
         let percent = value("max_pool_percent").ok_or_else(|| Skip::missing(PARAMETER))?;
         let most = cx.total()?.scale(percent as f64 / 100.0);
         let full = held > Bytes::ZERO && held.share_of(most) >= FULL;
@@ -88,17 +90,47 @@ impl Rule for ZswapFull {
         }
         finding.because_if(written.map(|rate| cx.saw_rate(&[v::pswpout], &rate)));
         if full {
-            finding.remedy(
-                Remedy::new("Let zswap write old pages out before the pool is full (6.8 and later)")
-                    .sysfs("/sys/module/zswap/parameters/shrinker_enabled", "Y", Some("N"))
-                    .keep("kernel command line", "zswap.shrinker_enabled=1")
-                    .risk("More writes to the swap device in quiet times."),
-            );
+            make_room(&mut finding, cx);
         }
         finding.note(
             "How to choose: a larger max_pool_percent where most of what is swapped is wanted again; less to swap, or plain \
              swap without zswap, where it does not compress.",
         );
         Ok(vec![finding])
+    }
+}
+
+/// How old pages leave the pool: by the shrinker, if the kernel has it, or by an allocator that can write
+/// back.
+fn make_room(finding: &mut Finding, cx: &Context<'_>) {
+    const SHRINKER: &str = "/sys/module/zswap/parameters/shrinker_enabled";
+    const ZPOOL: &str = "/sys/module/zswap/parameters/zpool";
+    let kernel = &cx.now().host.kernel;
+    let old = kernel.is_known() && !kernel.at_least(6, 3);
+    match zswap(cx, "zpool") {
+        Some(zpool @ "zsmalloc") if old => {
+            finding.because(Evidence::new(ZPOOL, "zpool", zpool)).note(
+                "Before 6.3 zsmalloc writes nothing back: what the pool took first stays in it until it is used, and \
+                 the youngest pages go to the disk from now on.",
+            );
+            finding.remedy(
+                Remedy::new("Take an allocator that writes old pages back")
+                    .sysfs(ZPOOL, "zbud", Some("zsmalloc"))
+                    .keep("kernel command line", "zswap.zpool=zbud")
+                    .risk(
+                        "zbud keeps two compressed pages in one, however small they are. What is in the old pool \
+                         stays there until it is used.",
+                    ),
+            );
+        }
+        _ if zswap(cx, "shrinker_enabled") == Some("Y") || old => {}
+        _ => {
+            finding.remedy(
+                Remedy::new("Let zswap write old pages out before the pool is full (6.8 and later)")
+                    .sysfs(SHRINKER, "Y", Some("N"))
+                    .keep("kernel command line", "zswap.shrinker_enabled=1")
+                    .risk("More writes to the swap device in quiet times."),
+            );
+        }
     }
 }
