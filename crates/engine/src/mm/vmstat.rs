@@ -211,8 +211,6 @@ static LEFT_OUT: [bool; Vmstat::ROWS.len()] = of([
     // These are not printed at the same time as the counters that took their place.
     vmstat::nr_pages_scanned,
     vmstat::nr_indirectly_reclaimable,
-    vmstat::pgpromote_candidate_nrl,
-    vmstat::nr_kernel_file_pages,
 ]);
 
 /// The rows of some counters.
