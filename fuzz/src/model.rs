@@ -1,8 +1,8 @@
 //! Fuzzes scenario files, and operations on the model of memory.
 
 use lotsfree_engine::mm::{
-    Config, Cx, Fadvise, Fault, Kswapd, Madvise, Mm, RaState, Read, Stop, Write,
-    ZramConfig, ZswapConfig, ZswapWorker,
+    Config, Cx, Fadvise, Fault, Kswapd, Madvise, Mm, RaState, Read, Stop, Write, ZramConfig, ZswapConfig,
+    ZswapWorker,
 };
 use lotsfree_engine::{Costs, Generation, NAMES, Tuning};
 use lotsfree_scenario::{Filesystem, Scenario, Zpool};

@@ -158,8 +158,8 @@ pub enum ZswapShrink {
     /// A worker, likewise; the store is refused, and so are others until the pool has come down to the
     /// threshold (5.8, 45190f01dd40).
     Worker,
-    /// A worker, which writes back the oldest entries, whatever the allocator, until the pool has come down to
-    /// the threshold or it has given up (`shrink_worker`, read in 6.8).
+    /// A worker, which writes back the oldest entries, whatever the allocator, until the pool has come down
+    /// to the threshold or it has given up (`shrink_worker`, read in 6.8).
     Entries,
     /// As before, but an entry that the worker meets for the first time is spared, which counts as a failure;
     /// 16 end its run (`shrink_memcg_cb`, read in 6.12). The pool is full at its limit, not beyond.

@@ -169,8 +169,8 @@ pub struct Swap {
     /// As for the disk, of its own device.
     #[serde(skip_serializing_if = "is_none")]
     pub burst: Time,
-    /// With zram or zswap: how many times smaller each page becomes, 1 to 100. It is a property of the data, for
-    /// which one figure stands: that of all anonymous memory of all actors. In the lab their pages are
+    /// With zram or zswap: how many times smaller each page becomes, 1 to 100. It is a property of the data,
+    /// for which one figure stands: that of all anonymous memory of all actors. In the lab their pages are
     /// filled so that the kernel's default algorithm makes them that much smaller. Without it, 2, which the
     /// kernel's documentation (`admin-guide/blockdev/zram.rst`) expects.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -9,7 +9,7 @@ use crate::case::{CalibrationSpec, NamedFile};
 use crate::costs::Costs;
 use crate::format::{ActorTable, Header, MeasureTable, SweepTable, schema_of};
 use crate::generation::Generation;
-use crate::machine::{Disk, MachineSpec, Swap};
+use crate::machine::{Disk, MachineSpec, Swap, Zswap};
 use crate::read::fields;
 use crate::record::{Device, Provenance, Record, Touch, Whole};
 use crate::scenario::{kind_fields, kind_schemas};
@@ -196,6 +196,8 @@ fn machine() -> String {
     text += &table_of::<Disk>();
     text += "\n### `machine.swap`\n\n";
     text += &table_of::<Swap>();
+    text += "\n### `machine.swap.zswap`\n\nWritten as a section `[machine.swap.zswap]` or in a line, `zswap = {}`.\n\n";
+    text += &table_of::<Zswap>();
     text
 }
 

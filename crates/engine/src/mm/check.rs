@@ -45,7 +45,8 @@ impl Mm {
     /// Says what does not agree, with numbers: a frame on no list or on two, a list whose links or length are
     /// wrong, an entry and a frame that do not point at each other, a swap slot without its page, a gauge or
     /// a file's count of dirty pages that differs from a recount, a mapping that names a page that is not
-    /// there, a slab, a node or a zspage that counts other objects than it has, a page on swap that nobody has.
+    /// there, a slab, a node or a zspage that counts other objects than it has, a page on swap that nobody
+    /// has.
     pub fn check(&self) -> Result<(), String> {
         let mut places = vec![Place::Nowhere; self.frames.len()];
         for zone in 0..self.zones.len() {

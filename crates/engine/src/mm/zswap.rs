@@ -7,9 +7,9 @@
 //!                        └─ refused ───────────────────────┴─▶ device
 //! ```
 //!
-//! A store compresses at once, on the time of the task that reclaims, and the page is free when it returns. It
-//! is refused, and the page goes to the device, if the pool has more than `max_pool_percent` of memory, if it
-//! was full and has not come down to `accept_threshold_percent` of that again, where a page compresses too
+//! A store compresses at once, on the time of the task that reclaims, and the page is free when it returns.
+//! It is refused, and the page goes to the device, if the pool has more than `max_pool_percent` of memory, if
+//! it was full and has not come down to `accept_threshold_percent` of that again, where a page compresses too
 //! badly, and where no page is free. A page keeps its slot wherever it is: what zswap holds takes room on the
 //! device, too. What goes in and out counts as `zswpout` and `zswpin`, never as `pswpout` and `pswpin`.
 //!
@@ -22,9 +22,9 @@
 //! kernel's has a CPU for itself and runs more often, which matters where a run gives up soon (6.12).
 //!
 //! Not modelled: pages filled with one value, which take no memory; `zswap_entry` objects in slabs; a list
-//! for each node and control group (there is one for all); `shrinker_enabled` (6.8), which writes entries back
-//! before the pool is full; z3fold; the 32 pools of each type that 6.8 spreads objects over; an OOM kill by
-//! the kernel's worker, which skips the entry instead; from 6.18 on, pages that do not compress.
+//! for each node and control group (there is one for all); `shrinker_enabled` (6.8), which writes entries
+//! back before the pool is full; z3fold; the 32 pools of each type that 6.8 spreads objects over; an OOM kill
+//! by the kernel's worker, which skips the entry instead; from 6.18 on, pages that do not compress.
 
 use std::collections::BTreeMap;
 

@@ -16,8 +16,8 @@ rule! {
     /// # Sees
     /// `/proc/swaps` with the devices below: a slow area that is used before a fast one or in turn with it;
     /// zram that is full, so that a disk takes the youngest pages; two areas of equal priority on one disk;
-    /// zram together with zswap; zswap without any swap behind it; swap traffic on a rotating disk or on the disk that also holds the data,
-    /// while another one is there.
+    /// zram together with zswap; zswap without any swap behind it; swap traffic on a rotating disk or on the
+    /// disk that also holds the data, while another one is there.
     ///
     /// # Hurts
     /// Each page that comes back is a random read, for which a task waits: 5 to 10 ms on a rotating disk, 0.1
