@@ -62,6 +62,8 @@ struct Plan {
     zswap: Option<ZswapConfig>,
     rotational: bool,
     filesystem: Filesystem,
+    /// Files have metadata, if the file system is ext4.
+    mounted: bool,
     instant: bool,
     sysctls: Vec<(&'static str, Value)>,
     policies: Vec<Policy>,
@@ -166,15 +168,26 @@ fn plan() -> impl Strategy<Value = Plan> {
         compressed,
         any::<bool>(),
         select(Filesystem::ALL.to_vec()),
+        any::<bool>(),
         prop::bool::weighted(0.2),
         sysctls(),
     );
     let file = (prop_oneof![1..100u32, 100..2000u32], any::<bool>());
     let work = (vec(policy, 2), vec(file, FILES), vec(step(), 1..60));
     (machine, work).prop_map(|(machine, (policies, files, steps))| {
-        let (generation, nodes, cpus, distance, swap, compressed, rotational, filesystem, instant, sysctls) =
-            machine;
-        let (zram, zswap) = compressed;
+        let (
+            generation,
+            nodes,
+            cpus,
+            distance,
+            swap,
+            (zram, zswap),
+            rotational,
+            filesystem,
+            mounted,
+            instant,
+            sysctls,
+        ) = machine;
         Plan {
             generation,
             nodes,
@@ -185,6 +198,7 @@ fn plan() -> impl Strategy<Value = Plan> {
             zswap,
             rotational,
             filesystem,
+            mounted,
             instant,
             sysctls,
             policies,
@@ -258,6 +272,9 @@ impl Machine {
             costs: Costs::default(),
         };
         let mut mm = Mm::new(&config);
+        if plan.mounted {
+            mm.mount(1 << 15);
+        }
         let fits = |policy: &Policy| match policy {
             Policy::Local => true,
             Policy::Preferred(node) => (*node as usize) < count,
@@ -446,8 +463,18 @@ proptest! {
         }
         let meminfo = machine.mm.meminfo();
         use lotsfree_kernel_files::counters::meminfo as m;
-        for empty in [m::AnonPages, m::Mapped, m::Cached, m::SwapCached, m::Dirty, m::Writeback, m::Active] {
+        for empty in [m::AnonPages, m::Mapped, m::SwapCached, m::Writeback] {
             prop_assert_eq!(meminfo.get(empty), Some(0), "{:?}", empty);
+        }
+        // Metadata stay, of which the allocator's two pages for the only group are no buffers.
+        let buffers = meminfo.get(m::Buffers).unwrap_or_default();
+        let bounds = if plan.mounted && plan.filesystem == Filesystem::Ext4 {
+            [(m::Cached, 8), (m::Dirty, buffers), (m::Active, buffers + 8)]
+        } else {
+            [(m::Cached, 0), (m::Dirty, 0), (m::Active, 0)]
+        };
+        for (counter, most) in bounds {
+            prop_assert!(meminfo.get(counter) <= Some(most), "{:?}, {} buffers", counter, buffers);
         }
         prop_assert_eq!(meminfo.get(m::SwapFree), meminfo.get(m::SwapTotal));
         prop_assert_eq!(meminfo.get(m::Committed_AS), Some(0));

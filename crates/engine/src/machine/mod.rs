@@ -181,6 +181,7 @@ impl Machine {
         let MachineConfig { mm: memory, disk, disk_pages, swap, interval } = config;
         let (nodes, cpus) = (memory.nodes.len(), memory.cpus);
         let mut mm = Mm::new(&memory);
+        mm.mount(disk_pages);
         let files = Files::new(&program.files, disk_pages, |file| mm.declare_file(file.pages, file.exists));
         let cfq = memory.generation.cfq;
         let blk_mq = memory.generation.blk_mq;

@@ -420,7 +420,7 @@ impl Slice<'_> {
                     Some(old) => self.mm.truncate(cx, old.object, pages),
                     None => {
                         cx.spend(self.mm.costs.syscall);
-                        self.mm.declare_file(pages, false)
+                        self.mm.create(cx, pages)
                     }
                 };
                 self.files.create(file, object);

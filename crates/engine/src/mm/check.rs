@@ -69,6 +69,7 @@ impl Mm {
         self.check_objects()?;
         self.check_regions()?;
         self.check_zpool()?;
+        self.check_ext4()?;
         self.check_slab()
     }
 

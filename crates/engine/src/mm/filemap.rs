@@ -24,6 +24,8 @@ struct Transfer {
     piped: bool,
     /// It has been charged.
     begun: bool,
+    /// The inode of the file that is written has changed.
+    noted: bool,
     /// Bytes that are read or written.
     done: u64,
     /// `O_DIRECT`: the request has been sent.
@@ -34,7 +36,7 @@ struct Transfer {
 impl Transfer {
     fn new(offset: u64, len: u32, how: How) -> Self {
         let (len, alloc) = (u64::from(len), Alloc::default());
-        Transfer { offset, len, how, piped: false, begun: false, done: 0, sent: false, alloc }
+        Transfer { offset, len, how, piped: false, begun: false, noted: false, done: 0, sent: false, alloc }
     }
 
     /// A part of a call that was charged as a whole.
@@ -63,7 +65,7 @@ impl Transfer {
                 .is_some_and(|frame| mm.frames[frame as usize].has(flag::DIRTY | flag::WRITEBACK))
         };
         if (base + first..base + last).any(busy) {
-            mm.sync(cx, number)?;
+            mm.filemap_write_and_wait(cx, number)?;
         }
         for slot in base + first..base + last {
             if let Some(frame) = entry::frame(mm.entries[slot as usize])
@@ -186,6 +188,9 @@ impl Write {
         if call.offset + call.len > u64::from(pages) * PAGE {
             return Err(Stop::Bad);
         }
+        if !std::mem::replace(&mut call.noted, true) {
+            mm.dirty_inode(cx, number);
+        }
         if call.how == How::Direct {
             return call.direct(mm, cx, number, call.len, true);
         }
@@ -276,7 +281,7 @@ impl Mm {
     /// `ftruncate` to nothing, then to a size: replaces the file with a new, empty one, and returns its
     /// object.
     pub fn truncate(&mut self, cx: &mut Cx, number: u32, pages: u32) -> u32 {
-        let _ = self.delete_file(cx, number);
+        let _ = self.remove_file(cx, number, false);
         self.create_file(pages, Backing::Hole)
     }
 

@@ -24,9 +24,10 @@ impl Mm {
             + self.flights.queue.iter().flatten().map(|flight| of(&flight.frames)).sum::<usize>();
         let all = self.frames.bytes() + self.entries.bytes() + self.objects.bytes() + vmas + lists + flights;
         let books = self.evictions.as_ref().map_or(0, |evictions| evictions.bytes());
+        let ext4 = self.ext4.as_ref().map_or(0, |ext4| ext4.bytes());
         let pool = self.zpool.as_ref().map_or(0, |pool| pool.bytes());
         let zswap = self.zswap.as_ref().map_or(0, |zswap| zswap.bytes());
-        (all + self.swap.bytes() + self.slab.bytes() + self.tree.bytes() + books + pool + zswap) as u64
+        (all + self.swap.bytes() + self.slab.bytes() + self.tree.bytes() + books + pool + zswap + ext4) as u64
     }
 }
 

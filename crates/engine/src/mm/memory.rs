@@ -149,7 +149,11 @@ impl Fault {
 impl Mm {
     /// Registers a file of the scenario; `exists` means that its contents are on disk.
     pub fn declare_file(&mut self, pages: u32, exists: bool) -> u32 {
-        self.create_file(pages, if exists { Backing::Disk } else { Backing::Hole })
+        let number = self.create_file(pages, if exists { Backing::Disk } else { Backing::Hole });
+        if exists {
+            self.lay_out(number);
+        }
+        number
     }
 
     /// A file's object, with nodes for it.
@@ -463,10 +467,16 @@ impl Mm {
 
     /// `unlink`
     pub fn delete_file(&mut self, cx: &mut Cx, number: u32) -> Done {
+        self.remove_file(cx, number, true)
+    }
+
+    /// Removes a file's pages, its blocks and, with `unlinked`, its name.
+    pub(super) fn remove_file(&mut self, cx: &mut Cx, number: u32, unlinked: bool) -> Done {
         cx.spend(self.costs.syscall);
         if self.objects.file(number)?.deleted {
             return Err(Stop::Bad);
         }
+        self.free_blocks(cx, number, unlinked);
         let object = &mut self.objects[number];
         object.deleted = true;
         if object.mappings.is_empty() {

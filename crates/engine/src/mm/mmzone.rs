@@ -468,6 +468,7 @@ impl Mm {
             own_marks: generation.policy.has_own_marks(),
             queues: WriteQueues::new(config),
             filesystem: config.filesystem,
+            ext4: None,
             slab: Slab::new(config),
             tree: Nodes::of(config),
             flights: Default::default(),

@@ -14,6 +14,7 @@
 pub(crate) mod blk;
 pub(crate) mod clock;
 pub(crate) mod evictions;
+pub(crate) mod ext4;
 pub(crate) mod fadvise;
 pub(crate) mod filemap;
 pub(crate) mod footprint;
@@ -364,6 +365,8 @@ pub struct Mm {
     pub(crate) own_marks: bool,
     pub(crate) queues: blk::WriteQueues,
     pub(crate) filesystem: Filesystem,
+    /// The file system that is mounted, if its metadata are modelled.
+    pub(crate) ext4: Option<Box<ext4::Ext4>>,
     pub(crate) slab: slab::Slab,
     /// The nodes of the files' trees.
     pub(crate) tree: workingset::Nodes,

@@ -36,6 +36,10 @@ pub(crate) struct Object {
     pub(crate) under_writeback: u64,
     /// The last request that writes pages of the object.
     pub(crate) last_write: u64,
+    /// Groups of the disk in which it has blocks, and the last transaction in which it has got some
+    /// (`ext4.rs`).
+    pub(crate) groups: Vec<u32>,
+    pub(crate) datasync_tid: u64,
     /// When its oldest dirty page became dirty.
     pub(crate) dirtied_at: u64,
 }
@@ -204,7 +208,7 @@ impl Objects {
         let of = |object: &Object| {
             let bits: usize = object.mappings.iter().map(|mapping| footprint::of(&mapping.bits)).sum();
             let runs = object.dirty_runs.capacity() * size_of::<(u32, u32)>();
-            footprint::of(&object.mappings) + bits + runs
+            footprint::of(&object.mappings) + footprint::of(&object.groups) + bits + runs
         };
         let slots = footprint::of(&self.owners) + self.free_runs.values().map(footprint::of).sum::<usize>();
         footprint::of(&self.objects) + slots + self.objects.iter().map(of).sum::<usize>()

@@ -232,7 +232,7 @@ impl Mm {
         if device == Device::Swap { most.min(SEGMENTS) } else { most }
     }
 
-    fn submit_write(
+    pub(super) fn submit_write(
         &mut self,
         cx: &mut Cx,
         (device, start): (Device, u64),
@@ -418,6 +418,7 @@ impl Mm {
     /// the multi-queue block layer, contiguous pages form one bio, and each of them counts as written when
     /// the whole bio is.
     fn write_file(&mut self, cx: &mut Cx, number: u32, most: u64, sync: bool, writer: Writer) -> (u64, u64) {
+        let before = self.objects[number].allocated;
         let (mut written, mut last) = (0, 0);
         let request = self.generation.request_pages as usize;
         let (longest, pieces) =
@@ -467,6 +468,7 @@ impl Mm {
         if last > 0 {
             self.objects[number].last_write = last;
         }
+        self.map_blocks(cx, number, before);
         (written, last)
     }
 
@@ -486,7 +488,7 @@ impl Mm {
     /// Starts to write the first run of dirty pages in a range of a file, as one request. Returns the page
     /// after the run, or `last` if there is none.
     pub(crate) fn write_run(&mut self, cx: &mut Cx, number: u32, first: u32, last: u32) -> u32 {
-        let base = self.objects[number].base;
+        let (base, before) = (self.objects[number].base, self.objects[number].allocated);
         let mut frames = self.flights.frames();
         let mut start = first;
         for page in first..last {
@@ -518,11 +520,21 @@ impl Mm {
         let place = (Device::Disk, u64::from(base + start));
         let id = self.submit_write(cx, place, end - start, frames, false, Writer::Task);
         self.objects[number].last_write = id;
+        self.map_blocks(cx, number, before);
         end
     }
 
     /// `fdatasync`
     pub fn sync(&mut self, cx: &mut Cx, number: u32) -> Done {
+        self.filemap_write_and_wait(cx, number)?;
+        match self.commit_for(cx, number) {
+            Some(request) => Err(Wait::io(request).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the dirty pages of a file, and waits until none is dirty or under writeback.
+    pub(super) fn filemap_write_and_wait(&mut self, cx: &mut Cx, number: u32) -> Done {
         self.objects.file(number)?;
         loop {
             let object = &self.objects[number];
@@ -556,7 +568,7 @@ impl Mm {
         self.wake_flusher();
     }
 
-    fn wake_flusher(&mut self) {
+    pub(super) fn wake_flusher(&mut self) {
         if !self.writeback.flusher_woken {
             self.writeback.flusher_woken = true;
             self.woken.push(WaitChannel::Flusher);
@@ -566,6 +578,7 @@ impl Mm {
     /// Runs the flusher for a slice. Returns the event or time that it waits for after that.
     pub fn flusher(&mut self, cx: &mut Cx) -> Wait {
         loop {
+            self.commit_if_due(cx);
             let now = cx.now();
             let over = {
                 let limits = self.dirty_limits();
@@ -593,7 +606,8 @@ impl Mm {
                 }
                 self.writeback.asked = 0;
                 self.writeback.flusher_woken = false;
-                let until = (interval > 0).then_some(self.writeback.next_periodic);
+                let periodic = (interval > 0).then_some(self.writeback.next_periodic);
+                let until = [periodic, self.commit_at()].into_iter().flatten().min();
                 return Wait { channel: Some(WaitChannel::Flusher), until, why: WaitReason::Idle };
             };
             // Writes that reclaim asked for are not background writeback.

@@ -381,7 +381,7 @@ impl Mm {
         self.submit_read(cx, run.start, std::mem::take(&mut run.frames));
     }
 
-    fn submit_read(&mut self, cx: &mut Cx, start: u32, frames: Vec<u32>) {
+    pub(super) fn submit_read(&mut self, cx: &mut Cx, start: u32, frames: Vec<u32>) {
         if frames.is_empty() {
             return;
         }

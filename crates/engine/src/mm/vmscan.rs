@@ -699,6 +699,10 @@ impl Mm {
         if self.frames[frame as usize].has(flag::DIRTY) {
             return self.shrink_dirty(cx, scan, lruvec, frame, references, met);
         }
+        if !anon && self.ext4.as_ref().is_some_and(|ext4| ext4.holds(f.slot)) {
+            // Its buffer is in use (`filemap_release_folio`).
+            return Fate::Activate;
+        }
         self.evict(cx, frame);
         Fate::Freed
     }

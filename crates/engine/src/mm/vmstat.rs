@@ -225,8 +225,7 @@ const fn of<const COUNT: usize>(counters: [Counter<Vmstat>; COUNT]) -> [bool; Vm
 }
 
 /// Lines of `/proc/meminfo` that are 0 on a machine without the things that they count.
-const ZERO: [Counter<Meminfo>; 22] = [
-    meminfo::Buffers,
+const ZERO: [Counter<Meminfo>; 21] = [
     meminfo::Mlocked,
     meminfo::Zswap,
     meminfo::Zswapped,
@@ -251,8 +250,7 @@ const ZERO: [Counter<Meminfo>; 22] = [
 ];
 
 /// Lines of [`ZERO`] that a node's file does not have.
-const ZERO_NOT_IN_NODE: [Counter<Meminfo>; 6] = [
-    meminfo::Buffers,
+const ZERO_NOT_IN_NODE: [Counter<Meminfo>; 5] = [
     meminfo::Zswap,
     meminfo::Zswapped,
     meminfo::HardwareCorrupted,
@@ -529,7 +527,9 @@ impl Mm {
             };
             lines.put(meminfo::MemAvailable, 4 * mem_available(rules, &input));
         }
-        lines.put(meminfo::Cached, 4 * sums.get(Stat::FilePages));
+        let buffers = self.buffers();
+        lines.put(meminfo::Buffers, 4 * buffers);
+        lines.put(meminfo::Cached, 4 * (sums.get(Stat::FilePages) - buffers));
         if let (Some(_), Some(pool)) = (&self.zswap, &self.zpool) {
             lines.put(meminfo::Zswap, 4 * pool.pages());
             lines.put(meminfo::Zswapped, 4 * pool.objects());

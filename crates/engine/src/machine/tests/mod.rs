@@ -144,7 +144,8 @@ fn check(machine: &Machine, told: &Told) {
     assert_eq!(told.rows.iter().map(|row| total(&row.spent)).sum::<u64>(), all);
     let allocated: u64 = told.rows.iter().map(|row| row.toll.allocated).sum();
     let counted: u64 = PGALLOC.iter().map(|&zone| machine.mm.events[zone]).sum();
-    assert_eq!(allocated + machine.mm.slab.taken, counted);
+    let metadata = machine.mm.ext4.as_ref().map_or(0, |ext4| ext4.taken);
+    assert_eq!(allocated + machine.mm.slab.taken + metadata, counted);
     let returned: u64 = told.rows.iter().map(|row| row.toll.returned).sum();
     // What a device still holds of a deleted file is given back already, and free only when it arrives.
     let arriving: u32 = machine.mm.objects.iter().map(|(_, object)| object.busy).sum();
