@@ -63,6 +63,17 @@ mod tests {
     use crate::Rules;
 
     #[test]
+    fn batches_are_bounded_in_bytes() {
+        // A quarter of 1 MiB is 4 pages of 64 KiB, and 31 or 63 pages of 4 KiB would be 2 to 4 MB of them.
+        let (old, new) = (Rules::linux_4_4().pcp.unwrap(), Rules::linux_6_1().pcp.unwrap());
+        let (pages_16k, pages_64k) = (PageSize::new(16_384).unwrap(), PageSize::new(65_536).unwrap());
+        let gib_64 = |page: PageSize| page.pages(Bytes::gib(64));
+        for (page, of_old, of_new) in [(PageSize::X86, 31, 63), (pages_16k, 7, 15), (pages_64k, 1, 3)] {
+            assert_eq!((batch(&old, gib_64(page), page), batch(&new, gib_64(page), page)), (of_old, of_new));
+        }
+    }
+
+    #[test]
     fn big_zones_move_31_or_63_pages_at_a_time() {
         let old = Rules::linux_4_4().pcp.unwrap();
         assert_eq!(batch(&old, 5_000_000, PageSize::X86), 31);

@@ -404,6 +404,23 @@ mod tests {
         // 64 KiB pages: one pageblock is 512 MiB, so the 5 % cap decides: 819 MB of 16 GB.
         let arm = PageSize::new(65536).unwrap();
         assert_eq!(khugepaged_min_free_kib(arm, 2, 16 * GIB / 65536), 838_848);
+        // MemTotal 15,849,216 kB of ScyllaDB issue 14721, whose reporter found "~800 MB".
+        assert_eq!(khugepaged_min_free_kib(arm, 2, 15_849_216 / 64), 792_448);
+        // With 16 KiB a pageblock is 32 MiB, and a host of 64 GiB stays below the cap.
+        let pages_16k = PageSize::new(16_384).unwrap();
+        assert_eq!(khugepaged_min_free_kib(pages_16k, 2, 64 * GIB / 16_384), 2 * 11 * 32 * 1024);
+    }
+
+    #[test]
+    fn marks_of_an_arm64_host_are_in_its_own_pages() {
+        // Node 3 of OpenZFS issue 9814: pages of 64 KiB, managed 16,760,512 kB, min 284,096 kB, low 355,072 kB
+        // and high 426,112 kB, from before watermark_scale_factor or with a factor that does not matter.
+        let arm = PageSize::new(65536).unwrap();
+        let pages = 16_760_512 / 64;
+        let zones = [Zone { kind: ZoneKind::Normal, present: pages, managed: pages }];
+        let tuning = WatermarkSettings::with_min_free(284_096);
+        let marks = watermarks(&Rules::linux_4_4().watermarks, &tuning, &zones, arm)[0];
+        assert_eq!([marks.min, marks.low, marks.high].map(|mark| arm.kib(mark)), [284_096, 355_072, 426_112]);
     }
 
     #[test]

@@ -33,9 +33,24 @@ impl PageSize {
         self.0.times(pages)
     }
 
+    /// What `pages` pages hold, in KiB.
+    pub const fn kib(self, pages: u64) -> u64 {
+        pages.saturating_mul(self.0.as_kib())
+    }
+
+    /// `PAGE_SHIFT`: a page has two to the power of this many bytes.
+    pub const fn shift(self) -> u32 {
+        self.0.0.trailing_zeros()
+    }
+
+    /// How many pages hold `bytes`, rounded up.
+    pub const fn pages_for(self, bytes: Bytes) -> u64 {
+        bytes.0.saturating_add(self.0.0 - 1) >> self.shift()
+    }
+
     /// How many whole pages `bytes` holds, rounded down.
     pub const fn pages(self, bytes: Bytes) -> u64 {
-        bytes.0 / self.0.0
+        bytes.0 >> self.shift()
     }
 
     /// The PMD-mapped huge page of this base page size: `page × page / 8` (2 MiB for 4 KiB, 512 MiB for 64
@@ -60,5 +75,14 @@ mod tests {
         assert_eq!(PageSize::X86.pmd_huge(), Bytes::mib(2));
         assert_eq!(PageSize::new(65536).unwrap().pmd_huge(), Bytes::mib(512));
         assert_eq!(PageSize::new(3000), None);
+    }
+
+    #[test]
+    fn bytes_and_pages_are_converted_both_ways() {
+        let arm = PageSize::new(65536).unwrap();
+        assert_eq!((PageSize::X86.shift(), arm.shift()), (12, 16));
+        assert_eq!((arm.kib(3), arm.of(3)), (192, Bytes::kib(192)));
+        assert_eq!((arm.pages(Bytes::kib(100)), arm.pages_for(Bytes::kib(100))), (1, 2));
+        assert_eq!(arm.pages_for(Bytes::ZERO), 0);
     }
 }

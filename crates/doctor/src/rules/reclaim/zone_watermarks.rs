@@ -4,7 +4,7 @@ use lotsfree_kernel_files::counters::zoneinfo as z;
 use lotsfree_kernel_files::file::sysctl::winner;
 use lotsfree_kernel_files::file::zoneinfo::Zone;
 use lotsfree_settings::{MIN_FREE_KBYTES, WATERMARK_SCALE_FACTOR};
-use lotsfree_units::{Bytes, Grouped, Percent};
+use lotsfree_units::{Bytes, Grouped, PageSize, Percent};
 
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Rule, Severity, Skip, remedies};
@@ -16,7 +16,7 @@ rule! {
     /// `free`, `min`, `low` and `high` of each zone in `/proc/zoneinfo`: less than half a gap above high, at
     /// low, or at min. Says where `vm.min_free_kbytes`, from which the marks follow, comes from: the kernel's
     /// default, the raise for transparent huge pages, or somebody's hand. An excerpt of one zone is enough to
-    /// infer it.
+    /// infer it. On arm64 with pages of 64 KiB, whose huge pages have 512 MiB, that raise is 5 % of memory.
     ///
     /// # Hurts
     /// At low kswapd is woken (with zone reclaim on, the allocating task reclaims right there); at min every
@@ -35,7 +35,8 @@ rule! {
     /// # References
     /// mm/page_alloc.c:__setup_per_zone_wmarks, calculate_min_free_kbytes (6.12); mm/khugepaged.c:
     /// set_recommended_min_free_kbytes (6.12); LinkedIn, "Optimizing Linux Memory Management for Low-latency
-    /// / High-throughput Databases" (2013), whose figures are a fixture.
+    /// / High-throughput Databases" (2013), whose figures are a fixture; ScyllaDB issue 14721 (a database
+    /// that does not start on arm64 with 16 GB until vm.min_free_kbytes is lowered).
     pub ZoneWatermarks = "zone-watermarks" in Reclaim
 }
 
@@ -174,6 +175,7 @@ impl Rule for ZoneWatermarks {
         }
         let origin = Origin::of(cx, zones, &marks);
         finding.because_all(origin.evidence).note(origin.text);
+        finding.note_if(large_raise(cx, zones, &marks));
         finding.note_if(gap(cx, worst));
         if place == Place::High {
             finding.note(
@@ -256,6 +258,33 @@ fn gap(cx: &Context<'_>, marks: &Marks<'_>) -> Option<String> {
              {SCALE_FACTOR_DEFAULT} it would be {} pages: this kernel is from before 4.6, where the factor \
              came, or the factor was lowered.",
             Grouped(scaled)
+        )
+    })
+}
+
+/// What a raise for transparent huge pages means where a page is larger than a PC's: it goes by the size of a
+/// huge page, up to the 5 % of memory at which khugepaged stops.
+fn large_raise(cx: &Context<'_>, zones: &[Zone], marks: &[Marks<'_>]) -> Option<String> {
+    let page = cx.now().host.page_size;
+    if page == PageSize::X86 {
+        return None;
+    }
+    let rules = Rules::of_release(&cx.now().host.kernel.release).unwrap_or_else(Rules::linux_6_12).watermarks;
+    let whole = Whole::of(cx, &rules, zones, marks)?;
+    let raised = khugepaged_min_free_kib(page, whole.zones, whole.managed);
+    let boot = min_free_kib(&rules, page.of(whole.managed).as_kib());
+    let now = cx.sysctl(MIN_FREE_KBYTES).unwrap_or_else(|_| page.of(whole.min).as_kib());
+    let slack = whole.rounding * page.bytes().as_kib();
+    (now.abs_diff(raised) <= slack && raised > boot).then(|| {
+        format!(
+            "Pages have {} here and huge pages {}: khugepaged would keep eleven of those free in each zone, \
+             and stops at 5 % of memory. {} are kept that no program gets; one that sizes itself by \
+             MemTotal meets the OOM killer with that much free. vm.min_free_kbytes can be set back after \
+             boot: without the raise it would be {} kB.",
+            page.bytes(),
+            page.pmd_huge(),
+            Bytes::kib(now),
+            Grouped(boot)
         )
     })
 }
