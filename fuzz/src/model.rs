@@ -9,6 +9,7 @@ use lotsfree_scenario::{Filesystem, Scenario, Zpool};
 use lotsfree_settings::{
     DIRTY_RATIO, PAGE_CLUSTER, PAGECACHE_LIMIT_MB, SWAPPINESS, Value, ZONE_RECLAIM_MODE,
 };
+use lotsfree_units::PageSize;
 use lotsfree_workload::{Advice, How, Policy, RegionId};
 
 use crate::seeds::Fixture;
@@ -116,10 +117,13 @@ pub(crate) fn operations(data: &[u8]) {
     ] {
         let _ = tuning.set(key, &Value::Number(u64::from(bytes.next() % modulo)));
     }
-    let Some(generation) = Generation::named(NAMES[bytes.next() as usize % NAMES.len()]) else { return };
+    let choice = bytes.next() as usize;
+    let Some(generation) = Generation::named(NAMES[choice % NAMES.len()]) else { return };
+    let page = [4, 4, 16, 64][choice / NAMES.len() % 4] << 10;
     let config = Config {
         generation,
         cpus: 2,
+        page: PageSize::new(page).unwrap_or_default(),
         nodes: vec![5000; nodes],
         distance: (0..nodes).map(|a| (0..nodes).map(|b| if a == b { 10 } else { 25 }).collect()).collect(),
         tuning,

@@ -18,8 +18,8 @@ use crate::mm::mglru::Mglru;
 use crate::mm::policy::{self, Policy};
 use crate::mm::two_lists::TwoLists;
 
-/// Pages of a section of memory on x86-64 (`PAGES_PER_SECTION`).
-pub(crate) const SECTION: u64 = 1 << 15;
+/// A section of memory on x86-64 (`SECTION_SIZE_BITS`).
+pub(crate) const SECTION: Bytes = Bytes::mib(128);
 
 /// How an accessed bit found on the inactive list counts (`mm/vmscan.c:page_check_references`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -360,6 +360,14 @@ pub struct Generation {
     pub pcp: PcpRules,
     /// Rules of dirty limits; a default stands where [`Rules::dirty`] is unknown.
     pub dirty: DirtyRules,
+    /// What an arm64 machine has below 4 GiB is ZONE_DMA (3.17 to 4.15; again from 5.11 on, 2b8652936f0c,
+    /// which 5.10 has taken, unless firmware tells of devices that reach less), otherwise ZONE_DMA32 (again
+    /// from 4.16 on, ad67f5a6545f). From 5.5 until then the first GiB was ZONE_DMA and the rest ZONE_DMA32
+    /// (1a8e1cef7603).
+    pub arm_zone_dma: bool,
+    /// Pageblocks are of one migrate type. `Mm::new` takes that from a machine with less memory than six
+    /// pageblocks, as one may be whose pageblocks have 512 MiB (`page_group_by_mobility_disabled`).
+    pub groups_by_mobility: bool,
     /// What a request takes that finds no free page of its migrate type.
     pub fallback: Fallback,
     /// The slabs of the page cache are modelled. Older kernels have them too, but for those they were not
@@ -443,15 +451,16 @@ pub struct Generation {
     pub balanced_by_one: bool,
     /// A zone is reclaimed beyond its high mark by the balance gap (2.6.39 to 4.7; RHEL 6).
     pub balance_gap: bool,
-    /// Pages of the highest zone of each node that are there when the other CPUs come up; the zone also has
-    /// the pages from there to the end of a section of 128 MiB, and gets the rest later (`defer_init`; 2 GiB
+    /// The part of the highest zone of each node that is there when the other CPUs come up; the zone also has
+    /// the memory from there to the end of a section of 128 MiB, and gets the rest later (`defer_init`; 2 GiB
     /// from 4.2 to 4.15, one section from 4.16 on, with `CONFIG_DEFERRED_STRUCT_PAGE_INIT`, which
-    /// distributions set). `None`: all pages are there.
-    pub first_pages: Option<u64>,
+    /// distributions set). `None`: all memory is there.
+    pub first_pages: Option<Bytes>,
     /// The multi-queue block layer is used: it has a queue of 256 requests that is never congested, of which
     /// writes take three quarters at most, and writeback throttling (5.0 on; throttling exists from 4.10 on).
     pub blk_mq: bool,
-    /// Pages of the largest request: `max_sectors_kb` is 512, or 1280 from 4.3 on (`BLK_DEF_MAX_SECTORS`).
+    /// Blocks of 4 KiB of the largest request: `max_sectors_kb` is 512, or 1280 from 4.3 on
+    /// (`BLK_DEF_MAX_SECTORS`).
     pub request_pages: u32,
     /// Requests that a task collects before it sends them: 16, or 32 from 5.16 on (`BLK_MAX_REQUEST_COUNT`).
     pub plug_requests: u32,
@@ -660,6 +669,8 @@ impl Generation {
             rules,
             pcp: OLD_PCP,
             dirty: RHEL_6_DIRTY,
+            arm_zone_dma: false,
+            groups_by_mobility: true,
             fallback: Fallback::Remainder,
             cache_slabs: false,
             ext4_metadata: false,
@@ -874,7 +885,8 @@ impl Generation {
             zone_reclaim_auto: false,
             zonelist_cache: None,
             zonelist_order: false,
-            first_pages: Some(2 << 18),
+            arm_zone_dma: true,
+            first_pages: Some(Bytes::gib(2)),
             request_pages: 320,
             fair_zones: true,
             swap_readahead: SwapReadahead::Adaptive,
@@ -898,6 +910,7 @@ impl Generation {
             kswapd_target: KswapdTarget::NodeHigh,
             balanced_by_one: true,
             balance_gap: false,
+            arm_zone_dma: false,
             first_pages: Some(SECTION),
             blk_mq: true,
             kswapd_failures: true,
@@ -923,6 +936,7 @@ impl Generation {
             rules: Rules::linux_5_10(),
             pcp: known_pcp(&Rules::linux_5_10()),
             dirty: known_dirty(&Rules::linux_5_10()),
+            arm_zone_dma: true,
             anon_starts_inactive: true,
             reference: ReferenceRule::OneRule,
             balance: Balance::Cost,

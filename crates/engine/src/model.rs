@@ -6,9 +6,11 @@ use std::ops::ControlFlow;
 use lotsfree_run::{Facts, NodeFacts, Sink, Window, WriteError};
 use lotsfree_scenario::{Case, Errors, KernelMemory, Occupied, SwapOn};
 use lotsfree_settings::Value;
-use lotsfree_units::PageSize;
 use lotsfree_units::words::duration;
+use lotsfree_units::{Bytes, PageSize};
+use lotsfree_workload::FileSpec;
 use lotsfree_workload::actor::{Actor, Need};
+use lotsfree_workload::quantity::Size;
 use thiserror::Error;
 
 use crate::generation::Generation;
@@ -25,13 +27,13 @@ pub enum SimulateError {
     /// The scenario asks for something that the model does not have.
     #[error(transparent)]
     Scenario(#[from] Errors),
-    /// The scenario uses more memory at once than the model can.
+    /// The scenario uses more memory at once than the model can with pages of this size.
     #[error(
         "{} after the beginning, more than {} of memory are in use, which is the most that the model can have in use",
         duration(*.0 as f64 / 1e9),
-        PageSize::X86.of(mm::MOST_FRAMES)
+        .1.of(mm::MOST_FRAMES)
     )]
-    Memory(u64),
+    Memory(u64, PageSize),
     /// The run could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -48,7 +50,7 @@ pub fn simulate(
 ) -> Result<End, SimulateError> {
     let mut machine = Machine::new(config(case)?, case.program()?);
     match machine.run(case.duration.ns(), sink, progress)? {
-        End::Stopped(at) if machine.is_exhausted() => Err(SimulateError::Memory(at)),
+        End::Stopped(at) if machine.is_exhausted() => Err(SimulateError::Memory(at, case.machine.page())),
         end => Ok(end),
     }
 }
@@ -92,7 +94,10 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
         return Err(case.refuse("machine.kernel", why));
     }
     let nodes = machine.nodes.len();
-    let pages: Vec<u64> = machine.nodes.iter().map(|size| size.pages()).collect();
+    let page = machine.page();
+    let pages_of = |size: Size| page.pages_for(size.0);
+    let pages: Vec<u64> = machine.nodes.iter().map(|size| pages_of(*size)).collect();
+    let layout = mm::Layout::of(&generation, page);
     let distance = |from| (0..nodes).map(|to| machine.distance(from, to).unwrap_or(10)).collect();
     let disk = &machine.disk;
     let disk_spec = DeviceSpec {
@@ -114,36 +119,37 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
         }),
     };
     let in_pages = |occupied: &Occupied| -> Vec<u64> {
-        machine.per_node(occupied).iter().map(|size| size.pages()).collect()
+        machine.per_node(occupied).iter().map(|size| pages_of(*size)).collect()
     };
     let reserved = machine.reserved.as_ref().map(in_pages);
     Ok(MachineConfig {
         mm: mm::Config {
             generation,
             cpus: machine.cpus_per_node().iter().sum(),
+            page,
             nodes: pages.clone(),
             distance: (0..nodes).map(distance).collect(),
             tuning,
-            swap_pages: machine.swap.size.pages(),
+            swap_pages: pages_of(machine.swap.size),
             rotational: disk.rotational,
             swap_rotational: disk.rotational && machine.swap.on == SwapOn::Disk,
             kernel_pages: machine.stated_kernel().map(|kernel| {
-                let unmanaged = mm::unmanaged(&pages, reserved.as_deref());
+                let unmanaged = mm::unmanaged(layout, &pages, reserved.as_deref());
                 let of_zones = |(kernel, lost): (u64, u64)| kernel.saturating_sub(lost);
                 in_pages(kernel).into_iter().zip(unmanaged).map(of_zones).collect()
             }),
             settled: case.measure.window.0.ns(),
             reserved_pages: reserved,
             pagesets: (machine.pagesets.iter().flatten())
-                .map(|cpus| cpus.iter().map(|size| size.pages()).collect())
+                .map(|cpus| cpus.iter().map(|size| pages_of(*size)).collect())
                 .collect(),
             swap_on_disk: machine.swap.on == SwapOn::Disk,
             zram: (machine.swap.on == SwapOn::Zram).then(|| ZramConfig {
-                object_bytes: machine.swap.object_bytes(),
-                limit_pages: machine.swap.mem_limit.map_or(0, |limit| limit.pages()),
+                object_bytes: machine.swap.object_bytes(page),
+                limit_pages: machine.swap.mem_limit.map_or(0, pages_of),
             }),
             zswap: machine.swap.zswap().map(|zswap| ZswapConfig {
-                object_bytes: machine.swap.object_bytes(),
+                object_bytes: machine.swap.object_bytes(page),
                 zpool: zswap.zpool(machine.generation),
                 max_pool_percent: zswap.max_pool_percent,
                 accept_threshold_percent: zswap.accept_threshold(),
@@ -153,7 +159,7 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
             costs,
         },
         disk: disk_spec,
-        disk_pages: disk.size.map_or(u64::from(u32::MAX), |size| size.pages()),
+        disk_pages: disk.size.map_or(u64::from(u32::MAX), pages_of),
         swap,
         interval: case.interval.ns(),
     })
@@ -197,7 +203,7 @@ pub fn facts(case: &Case) -> Result<Facts, Errors> {
         kernel: name.to_owned(),
         osrelease: osrelease(name),
         cpus: cpus.iter().sum(),
-        page_size: 4096,
+        page_size: config.mm.page.bytes().0,
         nodes,
         sysctls,
         files: files(&config),
@@ -235,8 +241,9 @@ fn files(config: &MachineConfig) -> BTreeMap<String, String> {
     let generation = &config.mm.generation;
     let pages = &config.mm.nodes;
     let reserved = config.mm.reserved_pages.as_deref();
-    let managed = pages.iter().sum::<u64>() - mm::unmanaged(pages, reserved).iter().sum::<u64>();
-    let thp = if mm::has_transparent_hugepage(&config.mm.tuning, managed) {
+    let layout = mm::Layout::of(generation, config.mm.page);
+    let managed = pages.iter().sum::<u64>() - mm::unmanaged(layout, pages, reserved).iter().sum::<u64>();
+    let thp = if mm::has_transparent_hugepage(&config.mm.tuning, config.mm.page.of(managed)) {
         "[always] madvise never"
     } else {
         "always madvise [never]"
@@ -270,11 +277,13 @@ pub fn bytes(case: &Case) -> Result<u64, Errors> {
     let config = config(case)?;
     let program = case.program()?;
     let mut memory: u64 = config.mm.nodes.iter().sum();
-    let files: u64 = program.files.iter().map(|file| u64::from(file.pages)).sum();
+    let page = config.mm.page;
+    let file_bytes = |file: &FileSpec| Bytes(u64::from(file.pages) * mm::BLOCK);
+    let files: u64 = program.files.iter().map(|file| page.pages_for(file_bytes(file))).sum();
     let swap = config.mm.swap_pages;
     // What a trace maps is not known before.
     if case.actors.iter().all(|actor| !matches!(actor.kind, Actor::Trace(_))) {
-        let demand: u64 = case.actors.iter().map(|actor| PageSize::X86.pages(actor.kind.demand())).sum();
+        let demand: u64 = case.actors.iter().map(|actor| page.pages(actor.kind.demand())).sum();
         memory = memory.min(mm::kernel_pages(&config.mm).iter().sum::<u64>() + files + demand);
     }
     // Each page of memory that is ever in use takes 12 bytes for its frame, at most 8 for its place on a list

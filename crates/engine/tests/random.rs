@@ -11,6 +11,7 @@ use lotsfree_settings::{
     PAGECACHE_LIMIT_IGNORE_DIRTY, PAGECACHE_LIMIT_MB, READ_AHEAD_KB, SWAPPINESS, Value,
     WATERMARK_BOOST_FACTOR, ZONE_RECLAIM_MODE,
 };
+use lotsfree_units::PageSize;
 use lotsfree_workload::{Advice, How, Policy, RegionId};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -19,6 +20,8 @@ use proptest::sample::{Index, select};
 const FILES: usize = 3;
 const TASKS: usize = 4;
 const REGIONS: u32 = 3;
+/// Sizes of a page; most machines are PCs.
+const PAGES: [u64; 5] = [4096, 4096, 4096, 16_384, 65_536];
 
 /// The operations of a task.
 #[derive(Clone, Debug)]
@@ -54,6 +57,7 @@ enum Step {
 #[derive(Clone, Debug)]
 struct Plan {
     generation: &'static str,
+    page: PageSize,
     nodes: Vec<u64>,
     cpus: u32,
     distance: u32,
@@ -160,7 +164,7 @@ fn plan() -> impl Strategy<Value = Plan> {
         3 => zswap.prop_map(|zswap| (None, Some(zswap))),
     ];
     let machine = (
-        select(NAMES.to_vec()),
+        (select(NAMES.to_vec()), select(PAGES.to_vec())),
         vec(node(), 1..3),
         1..4u32,
         select(vec![20u32, 40]),
@@ -176,7 +180,7 @@ fn plan() -> impl Strategy<Value = Plan> {
     let work = (vec(policy, 2), vec(file, FILES), vec(step(), 1..60));
     (machine, work).prop_map(|(machine, (policies, files, steps))| {
         let (
-            generation,
+            (generation, page),
             nodes,
             cpus,
             distance,
@@ -190,6 +194,7 @@ fn plan() -> impl Strategy<Value = Plan> {
         ) = machine;
         Plan {
             generation,
+            page: PageSize::new(page).expect("a page size"),
             nodes,
             cpus,
             distance,
@@ -251,9 +256,11 @@ impl Machine {
         }
         let count = plan.nodes.len();
         let distance = |a: usize, b: usize| if a == b { 10 } else { plan.distance };
+        let of_page = |bytes: u32| bytes << (plan.page.shift() - PageSize::X86.shift());
         let config = Config {
             generation: Generation::named(plan.generation).expect("a generation"),
             cpus: plan.cpus,
+            page: plan.page,
             nodes: plan.nodes.clone(),
             distance: (0..count).map(|a| (0..count).map(|b| distance(a, b)).collect()).collect(),
             tuning,
@@ -265,8 +272,8 @@ impl Machine {
             reserved_pages: None,
             pagesets: Vec::new(),
             swap_on_disk: false,
-            zram: plan.zram,
-            zswap: plan.zswap,
+            zram: plan.zram.map(|zram| ZramConfig { object_bytes: of_page(zram.object_bytes), ..zram }),
+            zswap: plan.zswap.map(|zswap| ZswapConfig { object_bytes: of_page(zswap.object_bytes), ..zswap }),
             filesystem: plan.filesystem,
             instant_reads: plan.instant,
             costs: Costs::default(),
@@ -468,7 +475,8 @@ proptest! {
         }
         // Metadata stay, of which the allocator's two pages for the only group are no buffers.
         let buffers = meminfo.get(m::Buffers).unwrap_or_default();
-        let bounds = if plan.mounted && plan.filesystem == Filesystem::Ext4 {
+        let mounted = plan.mounted && plan.filesystem == Filesystem::Ext4 && plan.page == PageSize::X86;
+        let bounds = if mounted {
             [(m::Cached, 8), (m::Dirty, buffers), (m::Active, buffers + 8)]
         } else {
             [(m::Cached, 0), (m::Dirty, 0), (m::Active, 0)]

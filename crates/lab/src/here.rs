@@ -7,6 +7,7 @@ use lotsfree_changes::Changes;
 use lotsfree_run::{Facts, Measured, RunOn, Sink, State, Window, WriteError};
 use lotsfree_scenario::Case;
 use lotsfree_settings::{self as settings, LRU_GEN_ENABLED, NUMA_BALANCING, Value, find};
+use lotsfree_units::PageSize;
 use lotsfree_workload::quantity::Time;
 
 use crate::coordinator::{Place, coordinate};
@@ -78,13 +79,28 @@ pub(crate) fn boot_parameter(name: &str, value: &Value) -> Option<&'static str> 
     (name == NUMA_BALANCING && *value == Value::Number(0)).then_some("numa_balancing=disable")
 }
 
+/// Refuses a case of a machine whose pages are not those of the kernel that is to execute it.
+///
+/// # Errors
+/// As it says; `who` is whose pages have the size `here`.
+pub(crate) fn check_page_size(case: &Case, here: PageSize, who: &str) -> Result<(), LabError> {
+    let wanted = case.machine.page();
+    if wanted == here {
+        return Ok(());
+    }
+    let why = format!("{who}, with pages of {}, not of {}; the model has both", here.bytes(), wanted.bytes());
+    Err(case.refuse("machine.page-size", why).into())
+}
+
 /// Every setting that a case asks for, as a file and its value. `files` is on the disk that the actors use.
 ///
 /// # Errors
-/// If the running kernel lacks a setting, or the case wants the multi-generational LRU and the kernel has
-/// none.
+/// If the running kernel lacks a setting, or has pages of another size than the case's machine, or the case
+/// wants the multi-generational LRU and the kernel has none.
 pub(crate) fn wanted(case: &Case, files: &Path) -> Result<Vec<(PathBuf, String)>, LabError> {
     let mut settings = Vec::new();
+    let page = PageSize::new(lotsfree_sys::page_size() as u64).unwrap_or_default();
+    check_page_size(case, page, "this kernel runs")?;
     // The case's generation says whether it wants the multi-generational LRU.
     match (wants_lru_gen(case), setting_path(LRU_GEN_ENABLED, files)) {
         (true, Err(why)) => {

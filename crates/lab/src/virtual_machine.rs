@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use lotsfree_run::wire::{Message, Receiver};
 use lotsfree_run::{Facts, Sink, State, WriteError};
 use lotsfree_scenario::{Case, Record};
+use lotsfree_units::PageSize;
 use lotsfree_workload::actor::Need;
 
 use crate::error::{LabError, calling};
@@ -44,12 +45,14 @@ impl VirtualMachine {
     /// The kernel that a case boots.
     ///
     /// # Errors
-    /// If there is no such kernel; the error says how to get one. If the case executes commands.
+    /// If there is no such kernel; the error says how to get one. If the case executes commands, or is of
+    /// another architecture.
     pub fn kernel(&self, case: &Case) -> Result<Kernel, LabError> {
         if let Some(actor) = case.actors.iter().find(|actor| actor.kind.needs().contains(&Need::Commands)) {
             let why = "a virtual machine has no programs to execute; --on cgroup and --on host do";
             return Err(case.refuse(&format!("actor.{}.kind", actor.name), why).into());
         }
+        here::check_page_size(case, PageSize::X86, "a virtual machine of the lab is a PC")?;
         let name = self.kernel.as_deref().unwrap_or(case.machine.generation.name());
         Ok(Kernel::find(name)?)
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use lotsfree_settings::Release;
-use lotsfree_units::{Bytes, TIB};
+use lotsfree_units::{Bytes, PageSize, TIB};
 use lotsfree_workload::quantity::{Bandwidth, Size, Time};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -19,6 +19,10 @@ use crate::record::{Device, Record};
 const CPUS: u32 = 4096;
 /// Most NUMA nodes.
 const NODES: usize = 64;
+/// Sizes of a page, and the first release that has them: arm64 came with 64 KiB in 3.7, and with 16 KiB in 4.4
+/// (44eaacf1b899).
+const PAGE_SIZES: [(Bytes, Option<Release>); 3] =
+    [(Bytes::kib(4), None), (Bytes::kib(16), Some(Release(4, 4))), (Bytes::kib(64), Some(Release(3, 7)))];
 /// Least memory of a node.
 const LEAST: Bytes = Bytes::mib(64);
 /// Most memory of a machine: twice that of the largest hosts.
@@ -39,6 +43,12 @@ pub struct MachineSpec {
     pub generation: Generation,
     /// CPUs: a number, spread over the nodes as evenly as can be, or a list with the number of each node.
     pub cpus: Cpus,
+    /// Size of a page: `"4 KiB"`, as on a PC, if left out; `"16 KiB"` (from 4.4 on) and `"64 KiB"` (from 3.10
+    /// on) are those of arm64, whose zones, pageblocks and huge pages (32 and 512 MiB) the machine then has.
+    /// The model follows the kernel's source there and was compared with no kernel; the lab's machines are
+    /// PCs.
+    #[serde(default = "four_kib", skip_serializing_if = "is_four_kib")]
+    pub page_size: Size,
     /// Memory of each NUMA node; one node for a machine without NUMA. At least 64 MiB each, at most 64 TiB
     /// in all. The model can have 2 TiB in use at once.
     pub nodes: Vec<Size>,
@@ -251,9 +261,9 @@ const MOST_RATIO: f64 = 100.0;
 const ZRAM_SINCE: Release = Release(3, 14);
 
 impl Swap {
-    /// Bytes that a page takes after compression.
-    pub fn object_bytes(&self) -> u32 {
-        (4096.0 / self.ratio.unwrap_or(RATIO)).ceil() as u32
+    /// Bytes that a page of this size takes after compression.
+    pub fn object_bytes(&self, page: PageSize) -> u32 {
+        (page.bytes().as_f64() / self.ratio.unwrap_or(RATIO)).ceil() as u32
     }
 
     /// zswap, if there is swap and zswap is on.
@@ -270,6 +280,14 @@ impl Swap {
     pub fn is_zram(&self) -> bool {
         self.on == SwapOn::Zram && self.size.0 > Bytes::ZERO
     }
+}
+
+fn four_kib() -> Size {
+    Size(PageSize::X86.bytes())
+}
+
+fn is_four_kib(size: &Size) -> bool {
+    *size == four_kib()
 }
 
 fn is_none(time: &Time) -> bool {
@@ -412,6 +430,11 @@ impl MachineSpec {
         self.kernel.as_ref().and_then(KernelMemory::stated)
     }
 
+    /// The size of a page.
+    pub fn page(&self) -> PageSize {
+        PageSize::new(self.page_size.bytes()).unwrap_or_default()
+    }
+
     /// Memory of all nodes.
     pub fn memory(&self) -> Bytes {
         self.nodes.iter().map(|size| size.0).sum()
@@ -462,6 +485,7 @@ pub(crate) fn machine(node: &Node, errors: &mut Collector) -> Option<MachineSpec
     let before = errors.count();
     let mut check = Check { table, errors };
     check.memory(&machine);
+    check.page_size(&machine);
     check.cpus(&machine);
     check.distances(&machine);
     check.disk(&machine.disk);
@@ -508,6 +532,29 @@ impl Check<'_> {
         self.occupied(machine, "kernel", machine.stated_kernel());
         self.occupied(machine, "reserved", machine.reserved.as_ref());
         self.pagesets(machine);
+    }
+
+    fn page_size(&mut self, machine: &MachineSpec) {
+        let page = machine.page_size;
+        let since = PAGE_SIZES.iter().find(|(size, _)| *size == page.0).map(|(_, since)| *since);
+        let Some(since) = since else {
+            let message =
+                format!("{page} is not the size of a page; write \"4 KiB\", \"16 KiB\" or \"64 KiB\"");
+            return self.wrong(&["page-size"], message);
+        };
+        let release = machine.generation.kernel.release();
+        if since.is_some_and(|since| release < since) {
+            let name = machine.generation.name();
+            let message = format!("{name} has no pages of {page}; write \"4 KiB\", or a later generation");
+            return self.wrong(&["page-size"], message);
+        }
+        for (number, size) in machine.nodes.iter().enumerate() {
+            if !size.bytes().is_multiple_of(page.bytes().max(1)) && !is_four_kib(&page) {
+                let message = format!("node {number} has {size}, which are no whole pages of {page}");
+                let at = element(self.table, "nodes", number);
+                self.errors.add(at, format!("machine.nodes[{number}]"), message);
+            }
+        }
     }
 
     fn pagesets(&mut self, machine: &MachineSpec) {

@@ -59,8 +59,8 @@ pub const COPY_BUFFER: u32 = 128 << 10;
 
 /// One operation of a thread.
 ///
-/// Sizes and offsets in bytes are multiples of nothing in particular; pages are base pages of 4 KiB, counted
-/// from the beginning of the mapping. An operation on a file or region that does not exist is an error of the
+/// Sizes and offsets in bytes are multiples of nothing in particular; pages have 4 KiB whatever the machine's
+/// have, and are counted from the beginning of the mapping. An operation on a file or region that does not exist is an error of the
 /// thread: it is counted and the stream goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
@@ -244,4 +244,40 @@ pub enum Op {
         /// Index into the thread's [`marks`](crate::Thread::marks).
         mark: u32,
     },
+}
+
+impl Op {
+    /// The operation on a machine whose pages have `parts` times 4 KiB, a power of two: an access goes to the
+    /// page that holds its 4 KiB, and lengths are rounded up.
+    #[must_use]
+    pub const fn in_pages_of(self, parts: u32) -> Self {
+        match self {
+            Op::MapAnon { region, pages } => Op::MapAnon { region, pages: pages.div_ceil(parts) },
+            Op::MapFile { region, file, pages, shared } => {
+                Op::MapFile { region, file, pages: pages.div_ceil(parts), shared }
+            }
+            Op::Touch { region, page, write } => Op::Touch { region, page: page / parts, write },
+            Op::Create { file, pages } => Op::Create { file, pages: pages.div_ceil(parts) },
+            other => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_access_goes_to_the_page_that_holds_it() {
+        let (region, file) = (RegionId(0), FileId(0));
+        let touch = |page| Op::Touch { region, page, write: true };
+        assert_eq!([0, 15, 16, 31].map(|page| touch(page).in_pages_of(16)), [0, 0, 1, 1].map(touch));
+        assert_eq!(touch(17).in_pages_of(1), touch(17));
+        let map = |pages| Op::MapAnon { region, pages };
+        assert_eq!([1, 16, 17].map(|pages| map(pages).in_pages_of(16)), [1, 1, 2].map(map));
+        let create = |pages| Op::Create { file, pages };
+        assert_eq!(create(33).in_pages_of(16), create(3));
+        let read = Op::Read { file, offset: 4096, len: 4096, how: How::Direct };
+        assert_eq!(read.in_pages_of(16), read, "bytes stay bytes");
+    }
 }

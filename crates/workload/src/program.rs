@@ -32,7 +32,7 @@ pub struct Program {
 pub struct FileSpec {
     /// Its name.
     pub name: String,
-    /// Its size in base pages.
+    /// Its size in pages of 4 KiB.
     pub pages: u32,
     /// Whether it is there, with contents on disk and nothing in memory, when the run begins.
     pub exists: bool,
@@ -52,7 +52,7 @@ pub struct CommandSpec {
 pub struct SegmentSpec {
     /// Its name.
     pub name: String,
-    /// Its size in base pages.
+    /// Its size in pages of 4 KiB.
     pub pages: u32,
     /// What kind of memory it is.
     pub backing: SegmentBacking,
@@ -68,7 +68,7 @@ pub enum SegmentBacking {
     ShmHuge,
     /// Files on tmpfs, mapped one behind the other.
     Tmpfs {
-        /// Base pages of each file; the last one has what remains.
+        /// Pages of 4 KiB of each file; the last one has what remains.
         granule_pages: u32,
     },
 }

@@ -48,10 +48,10 @@ const SLICE_IDLE: u64 = 8_000_000;
 /// `cfq_prio_to_maxrq` with `slice_async_rq` 2 at the usual priority: the most requests in a slice of writes
 /// that nobody waits for.
 const SLICE_ASYNC_REQUESTS: u32 = 16;
-/// A virtual disk merges requests that arrive together into one of at most this many pages (IOV_MAX).
+/// A virtual disk merges requests that arrive together into one of at most this many blocks (IOV_MAX).
 pub(super) const HANDED_OVER_PAGES: u32 = 1024;
 const SECOND: u128 = 1_000_000_000;
-const PAGE: u128 = 4096;
+const PAGE: u128 = crate::mm::BLOCK as u128;
 
 /// The performance of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

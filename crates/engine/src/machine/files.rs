@@ -26,8 +26,8 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Registers the declared files; `object` enters each into the memory model. Files that exist take space
-    /// even if the disk is too small for them.
+    /// Registers the declared files, whose sizes are in the machine's pages; `object` enters each into the
+    /// memory model. Files that exist take space even if the disk is too small for them.
     pub(super) fn new(specs: &[FileSpec], disk_pages: u64, mut object: impl FnMut(&FileSpec) -> u32) -> Self {
         let mut files =
             Files { declared: Vec::new(), created: FxHashMap::default(), free: disk_pages, versions: 0 };

@@ -53,7 +53,6 @@ use std::ops::ControlFlow;
 use cpus::Cpus;
 use lotsfree_kernel_files::file::swaps::SwapArea;
 use lotsfree_run::{NodeSample, Sample, Sink, WriteError};
-use lotsfree_units::PageSize;
 use lotsfree_workload::Program;
 
 use crate::mm::{self, Device, Io, Kswapd, Mm, ZswapWorker};
@@ -99,7 +98,7 @@ pub struct MachineConfig {
     pub mm: mm::Config,
     /// The disk that files are on.
     pub disk: DeviceSpec,
-    /// Its size in base pages.
+    /// Its size in the machine's pages.
     pub disk_pages: u64,
     /// The device that swap is on; its size is [`mm::Config::swap_pages`].
     pub swap: SwapDevice,
@@ -145,7 +144,7 @@ pub struct Machine {
     waiters: Waiters,
     /// The disk, then the device of swap if that is another one.
     disks: Vec<Disk>,
-    /// First page of swap on the disk.
+    /// First block of swap on the disk.
     swap_at: u64,
     log: Log,
     /// Tasks for which the lookahead is [`LOOKAHEAD_RECLAIM_NS`].
@@ -177,11 +176,14 @@ pub struct Return {
 
 impl Machine {
     /// A machine that has just booted, and a program that has not begun.
-    pub fn new(config: MachineConfig, program: Program) -> Self {
+    pub fn new(config: MachineConfig, mut program: Program) -> Self {
         let MachineConfig { mm: memory, disk, disk_pages, swap, interval } = config;
         let (nodes, cpus) = (memory.nodes.len(), memory.cpus);
         let mut mm = Mm::new(&memory);
         mm.mount(disk_pages);
+        for file in &mut program.files {
+            file.pages = file.pages.div_ceil(mm.blocks());
+        }
         let files = Files::new(&program.files, disk_pages, |file| mm.declare_file(file.pages, file.exists));
         let cfq = memory.generation.cfq;
         let blk_mq = memory.generation.blk_mq;
@@ -199,6 +201,7 @@ impl Machine {
         }
         let mut machine = Machine {
             cpus: Cpus::new(&mm, nodes, cpus),
+            swap_at: disk_pages.saturating_mul(mm.blocks().into()),
             mm,
             queue: Queue::default(),
             tasks: Vec::new(),
@@ -210,7 +213,6 @@ impl Machine {
             files,
             waiters: Waiters::default(),
             disks,
-            swap_at: disk_pages,
             log: Log::default(),
             reclaiming: 0,
             nodes,
@@ -449,8 +451,8 @@ impl Machine {
         let swap = (total > 0).then(|| SwapArea {
             path: path.to_owned(),
             kind: "partition".into(),
-            size: PageSize::X86.of(total),
-            used: PageSize::X86.of(total - self.mm.swap.free()),
+            size: self.mm.page.of(total),
+            used: self.mm.page.of(total - self.mm.swap.free()),
             priority,
         });
         Sample {

@@ -3,6 +3,7 @@
 use std::hash::BuildHasher as _;
 
 use lotsfree_run::{EventKind, Spent};
+use lotsfree_units::Bytes;
 use lotsfree_workload::{FileId, Op, PACE_GRAIN_NS, RegionId};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
@@ -20,7 +21,6 @@ const MOST_REGIONS: u32 = 1 << 20;
 const TIMELESS: u64 = 100;
 /// Operations in a row that may take no time: more than any actor needs between two that take time.
 const PATIENCE: u64 = 4096;
-const PAGE: u64 = 4096;
 
 /// Why a slice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,6 +227,10 @@ impl Slice<'_> {
         thread.cursor = 0;
         thread.ops.clear();
         thread.stream.fill(&mut thread.ops);
+        let blocks = self.mm.blocks();
+        if blocks > 1 {
+            thread.ops.iter_mut().for_each(|op| *op = op.in_pages_of(blocks));
+        }
         self.mm.look_ahead_at(self.cx.process, &thread.ops);
         !thread.ops.is_empty()
     }
@@ -341,7 +345,7 @@ impl Slice<'_> {
         file: FileId,
         call: FileCall,
     ) -> Option<After> {
-        let end = offset.saturating_add(u64::from(len)).div_ceil(PAGE);
+        let end = self.mm.page.pages_for(Bytes(offset.saturating_add(u64::from(len))));
         if self.files.reserve(target, end) {
             self.begin(file, call)
         } else {

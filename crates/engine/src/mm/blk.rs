@@ -3,6 +3,8 @@
 
 use std::collections::VecDeque;
 
+use lotsfree_units::Bytes;
+
 use super::wbt::{Throttle, Writer};
 use super::{Config, Device, Io, MS, Queued, WaitChannel};
 
@@ -21,9 +23,9 @@ const MOST_REQUESTS: u32 = NR_REQUESTS / 2 * 3;
 /// (`dd_limit_depth`).
 const MQ_REQUESTS: u32 = 256;
 const MQ_WRITES: u32 = MQ_REQUESTS / 4 * 3;
-/// BLK_PLUG_FLUSH_SIZE, 128 KiB in pages: a task whose last request is as large sends what it has collected
+/// BLK_PLUG_FLUSH_SIZE: a task whose last request is as large sends what it has collected
 /// before it adds another.
-const PLUG_FLUSH_SIZE: u32 = 32;
+const PLUG_FLUSH_SIZE: Bytes = Bytes::kib(128);
 
 /// Requests that a task may send to a full queue after it has waited for a place in it (`ioc_batching`).
 #[derive(Debug, Default)]
@@ -79,6 +81,8 @@ pub(crate) struct WriteQueues {
     plugs: Vec<Plug>,
     /// BLK_MAX_REQUEST_COUNT: the most requests that a task collects.
     plug_requests: u32,
+    /// [`PLUG_FLUSH_SIZE`] in pages.
+    plug_flush_pages: u32,
     congested: [bool; 2],
     /// Writeback throttling of each device, with the multi-queue block layer.
     throttles: Option<[Throttle; 2]>,
@@ -95,6 +99,7 @@ impl WriteQueues {
             youngest: [None; 2],
             plugs: Vec::new(),
             plug_requests: config.generation.plug_requests,
+            plug_flush_pages: config.page.pages(PLUG_FLUSH_SIZE) as u32,
             congested: [false; 2],
             throttles: (config.generation.blk_mq)
                 .then(|| [throttle(config.rotational), throttle(config.swap_rotational)]),
@@ -180,6 +185,7 @@ impl WriteQueues {
         is_under_way: impl Fn(u64) -> bool,
     ) -> bool {
         let &Write { id, device, start, pages, most } = write;
+        let plug_flush_pages = self.plug_flush_pages;
         let end = start + u64::from(pages);
         if self.throttles.is_some() {
             // The block layer merges neighbours, which take one place in the queue, while they are collected.
@@ -187,7 +193,7 @@ impl WriteQueues {
             let size = plug.last.map_or(0, |(.., size)| size);
             let merged =
                 plug.last.is_some_and(|(on, to, _)| (on, to) == (device, start)) && size + pages <= most;
-            plug.large = !merged && size >= PLUG_FLUSH_SIZE;
+            plug.large = !merged && size >= plug_flush_pages;
             plug.last = Some((device, end, if merged { size + pages } else { pages }));
             return merged;
         }

@@ -98,7 +98,7 @@ impl Mm {
             let alone = self.entries[owner as usize] == entry::SWAP | slot;
             ensure!(keeps(slot) || !alone, "swap slot {slot} has the only copy of a page, and has lost it");
         }
-        for (&frame, &slot) in self.swap.recount().3 {
+        for (&frame, &slot) in self.swap.recount().2 {
             let f = &self.frames[frame as usize];
             let clean = self.zswap.is_some() && !f.has(flag::DIRTY);
             ensure!(keeps(slot) || !clean, "frame {frame} is clean, and swap slot {slot} does not have it");
@@ -110,7 +110,9 @@ impl Mm {
     /// shadows that it counts.
     fn check_slab(&self) -> Result<(), String> {
         let mut used: BTreeMap<u32, u32> = BTreeMap::new();
-        for (frame, &slab) in (0u32..).zip(&self.slab.buffers).filter(|(_, slab)| **slab != NONE) {
+        let buffers = (0u32..).zip(&self.slab.buffers);
+        for (buffer, &slab) in buffers.filter(|(_, slab)| **slab != NONE) {
+            let frame = buffer / self.blocks();
             let f = &self.frames[frame as usize];
             ensure!(f.has(flag::USED) && !f.has(flag::ANON | flag::KERNEL), "frame {frame} has a buffer");
             *used.entry(slab).or_default() += 1;

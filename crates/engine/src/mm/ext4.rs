@@ -26,6 +26,7 @@
 //! allocated one after another. Nobody waits for a block of metadata that is being read.
 
 use lotsfree_scenario::Filesystem;
+use lotsfree_units::PageSize;
 
 use super::frame::{entry, flag};
 use super::object::{Backing, Object, RUN};
@@ -123,10 +124,12 @@ fn inode_block(number: u32) -> u32 {
 }
 
 impl Mm {
-    /// Mounts the file system, of this number of blocks. Without it, on file systems other than ext4, and in
-    /// generations without `ext4_metadata`, files have no metadata.
+    /// Mounts the file system, of this number of blocks. Without it, on file systems other than ext4, with
+    /// pages that are larger than a block, and in generations without `ext4_metadata`, files have no
+    /// metadata.
     pub fn mount(&mut self, blocks: u64) {
-        if self.filesystem != Filesystem::Ext4 || !self.generation.ext4_metadata {
+        let has = self.generation.ext4_metadata && self.page == PageSize::X86;
+        if self.filesystem != Filesystem::Ext4 || !has {
             return;
         }
         let groups = blocks.div_ceil(GROUP).clamp(1, MOST_GROUPS) as u32;

@@ -1,6 +1,7 @@
 //! Advice on files and mappings (`mm/fadvise.c`, `mm/madvise.c`, `mm/swap.c`: `deactivate_file_folio`).
 
 use lotsfree_kernel_files::counters::vmstat;
+use lotsfree_units::Bytes;
 use lotsfree_workload::{Advice, RegionId};
 
 use super::frame::{entry, flag, list};
@@ -9,10 +10,8 @@ use super::readahead::RaState;
 use super::wbt::Writer;
 use super::{Cx, Device, Done, Mm, Stop, Wait, WaitReason};
 
-/// Bytes of a page.
-const PAGE: u64 = 4096;
-/// Pages that WILLNEED reads at a time (2 MiB).
-const CHUNK: u32 = 512;
+/// What WILLNEED reads at a time (`force_page_cache_ra`).
+const CHUNK: Bytes = Bytes::mib(2);
 
 /// `posix_fadvise` on `len` bytes of a file from `offset` on; a `len` of 0 means to the end.
 #[derive(Debug)]
@@ -49,7 +48,7 @@ impl Fadvise {
         if stage == Stage::New {
             cx.spend(mm.costs.syscall);
         }
-        let size = u64::from(pages) * PAGE;
+        let (page, size) = (mm.page, mm.page.of(pages.into()).0);
         let end = if len == 0 { size } else { offset.saturating_add(len).min(size) };
         if offset >= end && !matches!(advice, Advice::Normal | Advice::Sequential | Advice::Random) {
             return Ok(());
@@ -57,11 +56,11 @@ impl Fadvise {
         match advice {
             Advice::Normal | Advice::Sequential | Advice::Random => ra.advice = advice,
             Advice::WillNeed => {
-                let (first, last) = ((offset / PAGE) as u32, end.div_ceil(PAGE) as u32);
+                let (first, last) = (page.pages(Bytes(offset)) as u32, page.pages_for(Bytes(end)) as u32);
                 mm.read_ahead_of_need(cx, number, first, last, ra.advice);
             }
             Advice::DontNeed => {
-                let (first, last) = ((offset / PAGE) as u32, end.div_ceil(PAGE) as u32);
+                let (first, last) = (page.pages(Bytes(offset)) as u32, page.pages_for(Bytes(end)) as u32);
                 if stage == Stage::New {
                     // Before 5.16, nothing is written if the device is congested.
                     let congested = !mm.generation.reclaim_throttle && mm.queues.is_congested();
@@ -72,7 +71,7 @@ impl Fadvise {
                     self.stage = Stage::Drops;
                 }
                 // Only whole pages are dropped; the file's last page counts as whole.
-                let (first, last) = (offset.div_ceil(PAGE) as u32, (end / PAGE) as u32);
+                let (first, last) = (page.pages_for(Bytes(offset)) as u32, page.pages(Bytes(end)) as u32);
                 mm.invalidate_range(cx, number, first, last);
             }
             Advice::HugePage | Advice::NoHugePage => return Err(Stop::Bad),
@@ -161,11 +160,11 @@ impl Mm {
     /// Starts to read absent pages (`force_page_cache_ra`), at most as many as the larger of a request and a
     /// window.
     fn read_ahead_of_need(&mut self, cx: &mut Cx, number: u32, first: u32, last: u32, advice: Advice) {
-        let most = self.generation.request_pages.max(self.ra_pages(advice));
+        let most = self.request_pages().max(self.ra_pages(advice));
         let last = last.min(first.saturating_add(most));
         let mut at = first;
         while at < last {
-            let count = CHUNK.min(last - at);
+            let count = (self.page.pages(CHUNK) as u32).min(last - at);
             // Nobody waits for these pages: those for which there is no memory are left out.
             let _ = self.read_pages(cx, number, at, count, 0, None);
             at += count;

@@ -1,5 +1,6 @@
 //! The page cache under `read` and `write` (`mm/filemap.c`).
 
+use lotsfree_units::Bytes;
 use lotsfree_workload::How;
 
 use super::frame::{entry, flag};
@@ -9,10 +10,7 @@ use super::policy::Arrival;
 use super::readahead::RaState;
 use super::vmstat::Stat;
 use super::workingset::Change;
-use super::{Cx, Device, Done, IoRequest, Mm, Stop, Wait};
-
-/// Bytes of a page.
-const PAGE: u64 = 4096;
+use super::{BLOCK, Cx, Device, Done, IoRequest, Mm, Stop, Wait};
 
 /// A `pread` or `pwrite`, and how far it has come.
 #[derive(Debug)]
@@ -59,7 +57,8 @@ impl Transfer {
             return Ok(());
         }
         let base = mm.objects[number].base;
-        let (first, last) = ((self.offset / PAGE) as u32, ((self.offset + len).div_ceil(PAGE)) as u32);
+        let end = self.offset + len;
+        let (first, last) = ((self.offset >> mm.page.shift()) as u32, mm.page.pages_for(Bytes(end)) as u32);
         let busy = |slot: u32| {
             entry::frame(mm.entries[slot as usize])
                 .is_some_and(|frame| mm.frames[frame as usize].has(flag::DIRTY | flag::WRITEBACK))
@@ -78,12 +77,14 @@ impl Transfer {
                 mm.entries[slot as usize] = entry::ON_DISK;
             }
         }
+        // The device transfers blocks, not whole pages.
+        let start = self.offset / BLOCK;
         let request = IoRequest {
             device: Device::Disk,
             write,
             sync: true,
-            start: u64::from(base + first),
-            pages: last - first,
+            start: u64::from(base) * u64::from(mm.blocks()) + start,
+            pages: (end.div_ceil(BLOCK) - start) as u32,
             queued: super::Queued::Apart,
         };
         self.sent = true;
@@ -115,14 +116,15 @@ impl Read {
         let call = &mut self.0;
         let pages = mm.objects.file(number)?.pages;
         call.begin(mm, cx);
-        let len = call.len.min((u64::from(pages) * PAGE).saturating_sub(call.offset));
+        let (page_size, shift) = (mm.page.bytes().0, mm.page.shift());
+        let len = call.len.min(mm.page.of(pages.into()).0.saturating_sub(call.offset));
         if call.how == How::Direct {
             return call.direct(mm, cx, number, len, false);
         }
-        let end = (call.offset + len).div_ceil(PAGE) as u32;
+        let end = mm.page.pages_for(Bytes(call.offset + len)) as u32;
         while call.done < len {
             let at = call.offset + call.done;
-            let page = (at / PAGE) as u32;
+            let page = (at >> shift) as u32;
             let slot = mm.objects[number].base + page;
             let Some(frame) = entry::frame(mm.entries[slot as usize]) else {
                 mm.sync_readahead(cx, &mut call.alloc, number, ra, page, end - page)?;
@@ -144,14 +146,15 @@ impl Read {
             if locked {
                 return Err(mm.wait_locked(frame).into());
             }
+            let part = (page_size - (at & (page_size - 1))).min(len - call.done);
             if !call.piped {
-                cx.spend(mm.costs.copy);
+                cx.spend(mm.costs.copy * part.div_ceil(BLOCK));
             }
             if ra.prev != page {
                 mm.generation.policy.touch(mm, frame);
             }
             ra.prev = page;
-            call.done += (PAGE - at % PAGE).min(len - call.done);
+            call.done += part;
             call.alloc.forget();
             if cx.spent >= cx.slice && call.done < len {
                 return Err(Wait::YIELD.into());
@@ -185,7 +188,8 @@ impl Write {
         let call = &mut self.0;
         let pages = mm.objects.file(number)?.pages;
         call.begin(mm, cx);
-        if call.offset + call.len > u64::from(pages) * PAGE {
+        let (page_size, shift) = (mm.page.bytes().0, mm.page.shift());
+        if call.offset + call.len > mm.page.of(pages.into()).0 {
             return Err(Stop::Bad);
         }
         if !std::mem::replace(&mut call.noted, true) {
@@ -196,15 +200,16 @@ impl Write {
         }
         while call.done < call.len {
             let at = call.offset + call.done;
-            let page = (at / PAGE) as u32;
-            let part = (PAGE - at % PAGE).min(call.len - call.done);
+            let page = (at >> shift) as u32;
+            let part = (page_size - (at & (page_size - 1))).min(call.len - call.done);
             let slot = mm.objects[number].base + page;
             let frame = match entry::frame(mm.entries[slot as usize]) {
                 Some(frame) => frame,
                 None => {
                     let e = mm.entries[slot as usize];
                     let on_disk = e != entry::EMPTY || !mm.objects[number].hole;
-                    if on_disk && part < PAGE {
+                    // What is written in whole blocks need not be read (`__block_write_begin_int`).
+                    if on_disk && !(at | part).is_multiple_of(BLOCK) {
                         mm.read_page(cx, &mut call.alloc, number, page)?;
                         continue;
                     }
@@ -218,7 +223,7 @@ impl Write {
             if mm.frames[frame as usize].has(flag::LOCKED) {
                 return Err(mm.wait_locked(frame).into());
             }
-            cx.spend(mm.costs.copy);
+            cx.spend(mm.costs.copy * part.div_ceil(BLOCK));
             mm.generation.policy.touch(mm, frame);
             mm.create_buffers(cx, frame);
             mm.set_page_dirty(cx, frame);
@@ -325,7 +330,7 @@ mod tests {
             }
             for (which, page) in reads {
                 let was_cached = is_cached(&mm, files[which], page);
-                let mut read = Read::new(u64::from(page) * PAGE, 4096, How::Buffered);
+                let mut read = Read::new(u64::from(page) * 4096, 4096, How::Buffered);
                 while read.poll(&mut mm, &mut cx, files[which], &mut states[which]).is_err() {}
                 assert!(is_cached(&mm, files[which], page), "page {page} of file {which}");
                 met += u32::from(was_cached);

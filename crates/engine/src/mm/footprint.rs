@@ -33,11 +33,12 @@ impl Mm {
 
 #[cfg(test)]
 mod tests {
+    use lotsfree_units::PageSize;
     use lotsfree_workload::{Policy, RegionId};
 
     use crate::Generation;
     use crate::mm::frame::Frames;
-    use crate::mm::free_area::{FreeArea, MigrateType};
+    use crate::mm::free_area::{FreeArea, MigrateType, Orders};
     use crate::mm::{Config, Cx, Fault, Mm};
 
     fn config(pages: u64) -> Config {
@@ -80,9 +81,9 @@ mod tests {
     #[test]
     fn a_run_that_uses_more_than_there_are_numbers_for_is_found_out() {
         let mut mm = Mm::new(&config(1 << 17));
-        mm.frames = Frames::new(1 << 14);
+        mm.frames = Frames::new(1 << 14, Orders::of(PageSize::X86));
         for zone in &mut mm.zones {
-            (zone.area, zone.unnumbered) = (FreeArea::default(), zone.managed);
+            (zone.area, zone.unnumbered) = (FreeArea::new(zone.area.sizes), zone.managed);
         }
         let (request, mut taken) = (mm.generation.request(MigrateType::Movable), Vec::new());
         mm.zones[1].rmqueue_bulk(&mut mm.frames, request, 1 << 17, &mut taken);

@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut, Range};
 use bytemuck::{Pod, Zeroable};
 
 use super::footprint;
-use super::free_area::{MigrateType, PAGEBLOCK};
+use super::free_area::{MigrateType, Orders};
 
 /// No frame.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -105,14 +105,17 @@ impl Frame {
     }
 }
 
-/// Frames of a block, 16 MiB of memory.
-pub(super) const BLOCK: u32 = 1 << 12;
+/// Frames of a block as an order, at least: 16 MiB of memory on x86-64. No free block is larger.
+const BLOCK_ORDER: u32 = 12;
 
 /// The frames by number. A zone numbers its pages in blocks when they are first used, so that memory that
 /// nobody has touched takes none of the simulating host's.
 #[derive(Debug)]
 pub(crate) struct Frames {
     frames: Vec<Frame>,
+    /// Frames of a block, and pages of a pageblock, as orders.
+    block_order: u32,
+    pageblock_order: u32,
     /// The zone of each block.
     zones: Vec<u8>,
     /// The type of each pageblock.
@@ -125,22 +128,30 @@ pub(crate) struct Frames {
 
 impl Frames {
     /// The frames of a machine on which none has a number yet, and `most` may get one.
-    pub(crate) fn new(most: u64) -> Self {
-        Frames { frames: Vec::new(), zones: Vec::new(), types: Vec::new(), most, exhausted: false }
+    pub(super) fn new(most: u64, sizes: Orders) -> Self {
+        Frames {
+            frames: Vec::new(),
+            block_order: BLOCK_ORDER.max(sizes.max as u32),
+            pageblock_order: sizes.pageblock as u32,
+            zones: Vec::new(),
+            types: Vec::new(),
+            most,
+            exhausted: false,
+        }
     }
 
     /// Numbers the next pages of a zone that has `left` without a number. The range is empty if no page or no
     /// number is left.
     #[cold]
     pub(crate) fn number(&mut self, zone: usize, left: u64) -> Range<u32> {
-        let first = self.frames.len() as u32;
-        if u64::from(first) + u64::from(BLOCK) > self.most {
+        let (first, block) = (self.frames.len() as u32, 1 << self.block_order);
+        if u64::from(first) + u64::from(block) > self.most {
             self.exhausted |= left > 0;
             return 0..0;
         }
-        let count = left.min(u64::from(BLOCK)) as u32;
+        let count = left.min(u64::from(block)) as u32;
         if count > 0 {
-            let len = (first + BLOCK) as usize;
+            let len = (first + block) as usize;
             if len > self.frames.capacity() {
                 self.frames.reserve_exact(len.max(self.frames.len() / 8 * 9) - self.frames.len());
             }
@@ -148,7 +159,7 @@ impl Frames {
             self.frames.resize((first + count) as usize, Frame { flags, ..Frame::default() });
             self.frames.resize(len, Frame::default());
             self.zones.push(zone as u8);
-            self.types.resize(len / PAGEBLOCK as usize, MigrateType::Movable);
+            self.types.resize(len >> self.pageblock_order, MigrateType::Movable);
         }
         first..first + count
     }
@@ -156,19 +167,19 @@ impl Frames {
     /// The zone that a number belongs to.
     #[inline]
     pub(crate) fn zone_of(&self, frame: u32) -> usize {
-        self.zones[(frame / BLOCK) as usize].into()
+        self.zones[(frame >> self.block_order) as usize].into()
     }
 
     /// The type of the pageblock that a frame is in (`get_pageblock_migratetype`).
     #[inline]
     pub(super) fn migrate_type(&self, frame: u32) -> MigrateType {
-        self.types[(frame / PAGEBLOCK) as usize]
+        self.types[(frame >> self.pageblock_order) as usize]
     }
 
     /// Sets the type of whole pageblocks, the first of which a frame is in (`change_pageblock_range`).
     pub(super) fn set_migrate_type(&mut self, frame: u32, pages: u32, kind: MigrateType) {
-        let first = (frame / PAGEBLOCK) as usize;
-        self.types[first..first + (pages / PAGEBLOCK) as usize].fill(kind);
+        let first = (frame >> self.pageblock_order) as usize;
+        self.types[first..first + (pages >> self.pageblock_order) as usize].fill(kind);
     }
 
     /// Bytes allocated.
@@ -259,8 +270,8 @@ pub(crate) mod entry {
     }
 }
 
-/// The entries of 64 KiB of an object. They share one cache line, which has all that a fault looks at when it
-/// maps the pages around its own.
+/// The entries of 16 pages of an object, which on x86-64 are 64 KiB. They share one cache line, which has all
+/// that a fault looks at when it maps the pages around its own.
 #[derive(Clone, Copy, Debug, Zeroable, Pod)]
 #[repr(C, align(64))]
 struct Around([u32; 16]);
@@ -270,7 +281,7 @@ struct Around([u32; 16]);
 pub(crate) struct Entries(Vec<Around>);
 
 impl Entries {
-    /// The entries of the 64 KiB that a slot is in.
+    /// The entries of the 16 pages that a slot is in.
     #[inline]
     pub(crate) fn around(&self, slot: u32) -> &[u32; 16] {
         &self.0[slot as usize / 16].0

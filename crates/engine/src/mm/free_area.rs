@@ -11,18 +11,39 @@
 //! buffers, descriptors of the device's requests and whatever else the kernel takes while programs run;
 //! compaction; the high-atomic reserve. ZONE_DMA is boosted less often than in a kernel.
 
-use super::frame::{BLOCK, Frame, Frames, NONE, flag, list};
+use lotsfree_units::PageSize;
+
+use super::frame::{Frame, Frames, NONE, flag, list};
 use super::mmzone::Zone;
 use crate::generation::Fallback;
 
-/// `MAX_PAGE_ORDER`
-const MAX_ORDER: usize = 10;
-/// The number of orders.
-const ORDERS: usize = MAX_ORDER + 1;
-/// `pageblock_order` on x86-64: 2 MiB.
-const PAGEBLOCK_ORDER: usize = 9;
-/// `pageblock_nr_pages`
-pub(super) const PAGEBLOCK: u32 = 1 << PAGEBLOCK_ORDER;
+/// The most orders that any page size has: those of arm64 with 64 KiB.
+const ORDERS: usize = 14;
+
+/// Sizes of free blocks, as orders, which follow from the size of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Orders {
+    /// `MAX_PAGE_ORDER`: the largest free block.
+    pub(super) max: usize,
+    /// `pageblock_order`: the pages that are of one migrate type, which are those of a huge page.
+    pub(super) pageblock: usize,
+}
+
+impl Orders {
+    /// A pageblock has 2 MiB on x86-64, where blocks of twice that are kept. On arm64 with pages of 16 and 64
+    /// KiB it has 32 and 512 MiB, and no block is larger (`ARCH_FORCE_MAX_ORDER` of `arch/arm64/Kconfig`, 11
+    /// and 13; `FORCE_MAX_ZONEORDER` counts one more).
+    pub(super) const fn of(page: PageSize) -> Self {
+        let pageblock = page.pages(page.pmd_huge()).trailing_zeros() as usize;
+        let max = if page.shift() == PageSize::X86.shift() { 10 } else { pageblock };
+        Orders { max, pageblock }
+    }
+
+    /// `pageblock_nr_pages`
+    pub(super) const fn pageblock_pages(self) -> u32 {
+        1 << self.pageblock
+    }
+}
 
 /// `enum migratetype`, as far as there are lists for each CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,16 +92,11 @@ pub(super) struct Request {
 /// and after it, its order and the list's type.
 #[derive(Debug)]
 pub(crate) struct FreeArea {
+    pub(super) sizes: Orders,
     heads: [[u32; ORDERS]; TYPES],
     tails: [[u32; ORDERS]; TYPES],
     /// By type, the orders of which there are blocks, as bits.
     orders: [u16; TYPES],
-}
-
-impl Default for FreeArea {
-    fn default() -> Self {
-        FreeArea { heads: [[NONE; ORDERS]; TYPES], tails: [[NONE; ORDERS]; TYPES], orders: [0; TYPES] }
-    }
 }
 
 /// The order of a free block and the type of its list, if the frame is the block's first.
@@ -99,6 +115,12 @@ fn mark(f: &mut Frame, order: usize, kind: MigrateType, (after, before): (u32, u
 }
 
 impl FreeArea {
+    /// The lists of a zone without free pages.
+    pub(super) fn new(sizes: Orders) -> Self {
+        let (heads, tails) = ([[NONE; ORDERS]; TYPES], [[NONE; ORDERS]; TYPES]);
+        FreeArea { sizes, heads, tails, orders: [0; TYPES] }
+    }
+
     /// Adds a free block to the head of its list.
     #[inline]
     fn add(&mut self, frames: &mut Frames, frame: u32, order: usize, kind: MigrateType) {
@@ -188,7 +210,7 @@ impl FreeArea {
         let mut at = fresh.start;
         while at < fresh.end {
             let fits = (fresh.end - at).ilog2() as usize;
-            let order = fits.min(at.trailing_zeros() as usize).min(MAX_ORDER);
+            let order = fits.min(at.trailing_zeros() as usize).min(self.sizes.max);
             self.add_tail(frames, at, order, MigrateType::Movable);
             at += 1 << order;
         }
@@ -197,18 +219,28 @@ impl FreeArea {
     /// Frees a block, which grows as long as the other half of the next larger one is free too
     /// (`__free_one_page`).
     #[inline(always)]
-    pub(super) fn free_one(
+    pub(super) fn free_one(&mut self, frames: &mut Frames, frame: u32, order: usize, kind: MigrateType) {
+        // A PC's sizes are known when this is compiled.
+        const PC: Orders = Orders::of(PageSize::X86);
+        match self.sizes {
+            PC => self.free_one_of(frames, frame, order, (kind, PC)),
+            sizes => self.free_one_of(frames, frame, order, (kind, sizes)),
+        }
+    }
+
+    #[inline(always)]
+    fn free_one_of(
         &mut self,
         frames: &mut Frames,
         mut frame: u32,
         mut order: usize,
-        kind: MigrateType,
+        (kind, Orders { max, pageblock }): (MigrateType, Orders),
     ) {
         let is_free = |frames: &Frames, frame: u32, order: usize| {
             let wanted = flag::BUDDY | (order as u32) << flag::ORDER_SHIFT;
             frames[frame as usize].flags & (flag::BUDDY | flag::ORDER | flag::USED) == wanted
         };
-        while order < MAX_ORDER {
+        while order < max {
             let buddy = frame ^ 1 << order;
             if !is_free(frames, buddy, order) {
                 break;
@@ -217,12 +249,12 @@ impl FreeArea {
             frame &= !(1 << order);
             order += 1;
         }
-        if order >= PAGEBLOCK_ORDER {
+        if order >= pageblock {
             frames.set_migrate_type(frame, 1 << order, kind);
         }
         // A block whose next larger one may soon be free is given out last (`buddy_merge_likely`).
         let larger = (frame & !(1 << order)) ^ 1 << (order + 1);
-        if order < MAX_ORDER - 1 && is_free(frames, larger, order + 1) {
+        if order + 1 < max && is_free(frames, larger, order + 1) {
             self.add_tail(frames, frame, order, kind);
         } else {
             self.add(frames, frame, order, kind);
@@ -238,9 +270,10 @@ impl FreeArea {
     /// Moves the free blocks of a pageblock to the lists of a type (`move_freepages_block`), if `to` names
     /// one. Returns the numbers of its free pages and of its pages on LRU lists.
     fn pageblock(&mut self, frames: &mut Frames, frame: u32, to: Option<MigrateType>) -> (u32, u32) {
-        let first = frame & !(PAGEBLOCK - 1);
+        let pages = self.sizes.pageblock_pages();
+        let first = frame & !(pages - 1);
         let (mut at, mut free, mut movable) = (first, 0, 0);
-        while at < first + PAGEBLOCK {
+        while at < first + pages {
             let f = &frames[at as usize];
             let Some((order, _)) = block(f) else {
                 movable += u32::from(f.list() != list::NONE);
@@ -356,7 +389,6 @@ impl Zone {
     fn grow(&mut self, frames: &mut Frames) -> bool {
         let fresh = frames.number(self.number, self.unnumbered);
         self.unnumbered -= u64::from(fresh.end - fresh.start);
-        debug_assert!(fresh.end - fresh.start <= BLOCK);
         self.area.add_fresh(frames, fresh.clone());
         !fresh.is_empty()
     }
@@ -368,19 +400,20 @@ impl Zone {
     fn fallback(&mut self, frames: &mut Frames, request: Request, steals: &mut bool) -> Option<u32> {
         let Request { kind, fallback, nofragment, .. } = request;
         let order = usize::from(request.order);
-        if self.area.orders[MigrateType::Movable as usize] >> MAX_ORDER == 0 {
+        let Orders { max, pageblock } = self.area.sizes;
+        if self.area.orders[MigrateType::Movable as usize] >> max == 0 {
             // The largest blocks are those that were never used.
             self.grow(frames);
         }
-        let least = if nofragment { PAGEBLOCK_ORDER } else { order };
+        let least = if nofragment { pageblock } else { order };
         // A movable page that falls back does no lasting harm, and takes little (`can_steal_fallback`).
-        let claims = |order: usize| order >= PAGEBLOCK_ORDER / 2 || kind != MigrateType::Movable;
-        let mut largest = (least..ORDERS).rev();
+        let claims = |order: usize| order >= pageblock / 2 || kind != MigrateType::Movable;
+        let mut largest = (least..=max).rev();
         match fallback {
             Fallback::Remainder => {
                 let (mut of, mut other) = largest.find_map(|of| Some((of, self.area.other(kind, of)?)))?;
                 if !claims(of) {
-                    (of, other) = (order..ORDERS).find_map(|of| Some((of, self.area.other(kind, of)?)))?;
+                    (of, other) = (order..=max).find_map(|of| Some((of, self.area.other(kind, of)?)))?;
                 }
                 let frame = self.area.heads[other as usize][of];
                 self.steal_suitable_fallback(frames, frame, of, request, claims(of));
@@ -402,7 +435,7 @@ impl Zone {
                 if nofragment {
                     return None;
                 }
-                let (of, other) = (order..ORDERS).find_map(|of| Some((of, self.area.other(kind, of)?)))?;
+                let (of, other) = (order..=max).find_map(|of| Some((of, self.area.other(kind, of)?)))?;
                 let frame = self.area.heads[other as usize][of];
                 self.area.del(frames, frame);
                 self.area.expand(frames, frame, of, 1 << order, other);
@@ -423,14 +456,15 @@ impl Zone {
         whole: bool,
     ) {
         let old = frames.migrate_type(frame);
-        if order >= PAGEBLOCK_ORDER {
+        if order >= self.area.sizes.pageblock {
             frames.set_migrate_type(frame, 1 << order, kind);
         } else {
             self.boost_watermark(wakes);
             if whole {
                 let (free, movable) = self.area.pageblock(frames, frame, Some(kind));
-                if is_mostly(free, movable, old, kind) {
-                    frames.set_migrate_type(frame, PAGEBLOCK, kind);
+                let pages = self.area.sizes.pageblock_pages();
+                if is_mostly(pages, (free, movable), old, kind) {
+                    frames.set_migrate_type(frame, pages, kind);
                 }
                 return;
             }
@@ -447,17 +481,18 @@ impl Zone {
         Request { kind, wakes, .. }: Request,
     ) -> bool {
         let old = frames.migrate_type(frame);
-        if order >= PAGEBLOCK_ORDER {
+        if order >= self.area.sizes.pageblock {
             frames.set_migrate_type(frame, 1 << order, kind);
             self.area.move_to(frames, frame, order, kind);
             return true;
         }
         self.boost_watermark(wakes);
         let (free, movable) = self.area.pageblock(frames, frame, None);
-        let claims = is_mostly(free, movable, old, kind);
+        let pages = self.area.sizes.pageblock_pages();
+        let claims = is_mostly(pages, (free, movable), old, kind);
         if claims {
             self.area.pageblock(frames, frame, Some(kind));
-            frames.set_migrate_type(frame, PAGEBLOCK, kind);
+            frames.set_migrate_type(frame, pages, kind);
         }
         claims
     }
@@ -465,21 +500,21 @@ impl Zone {
     /// Raises the watermarks by a pageblock, up to a limit (`boost_watermark`).
     fn boost_watermark(&mut self, wakes: bool) {
         if self.max_boost > 0 {
-            self.boost = (self.boost + u64::from(PAGEBLOCK)).min(self.max_boost);
+            self.boost = (self.boost + u64::from(self.area.sizes.pageblock_pages())).min(self.max_boost);
             self.boosted |= wakes;
         }
     }
 }
 
-/// Whether at least half of the pageblock is free or compatible with a type. Pages that are neither free nor
-/// on an LRU list may be of any type but movable.
-fn is_mostly(free: u32, movable: u32, old: MigrateType, kind: MigrateType) -> bool {
+/// Whether at least half of a pageblock of `pages` pages is free or compatible with a type, given its free
+/// pages and those on LRU lists. Others may be of any type but movable.
+fn is_mostly(pages: u32, (free, movable): (u32, u32), old: MigrateType, kind: MigrateType) -> bool {
     let alike = match (kind, old) {
         (MigrateType::Movable, _) => movable,
-        (_, MigrateType::Movable) => PAGEBLOCK - free - movable,
+        (_, MigrateType::Movable) => pages - free - movable,
         _ => 0,
     };
-    free + alike >= PAGEBLOCK / 2
+    free + alike >= pages / 2
 }
 
 #[cfg(test)]
@@ -488,6 +523,7 @@ mod tests {
     use super::*;
     use crate::Generation;
 
+    const PAGEBLOCK: u32 = Orders::of(PageSize::X86).pageblock_pages();
     const KINDS: [MigrateType; 2] = [MigrateType::Movable, MigrateType::Reclaimable];
 
     /// A machine of 1 GiB whose ZONE_DMA32 has all its pages in the hands of users but the `free` first ones

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use lotsfree_kernel_files::counters::vmstat;
+use lotsfree_units::Bytes;
 use lotsfree_workload::{Advice, Op, Policy, RegionId};
 
 use super::frame::{NONE, entry, flag, list};
@@ -17,6 +18,8 @@ use crate::generation::MmapHit;
 
 /// Entries that a core's caches may hold: 8 MiB of them.
 const CACHED_ENTRIES: usize = 1 << 21;
+/// `fault_around_bytes`
+const FAULT_AROUND: Bytes = Bytes::kib(64);
 /// The entry of an anonymous page that was only read: the zero page is mapped.
 pub(crate) const ZERO: u32 = entry::SHADOW | (entry::VALUE - 1);
 
@@ -605,7 +608,7 @@ impl Mm {
             fault.begin(self, cx);
             fault.stage = Stage::Copying;
         }
-        self.new_anon_page(cx, fault, slot, self.costs.copy)
+        self.new_anon_page(cx, fault, slot, self.costs.copy * u64::from(self.blocks()))
     }
 
     /// A fault on anonymous memory (`do_anonymous_page`, `do_swap_page`, `do_wp_page`).
@@ -792,7 +795,8 @@ impl Mm {
             }
             return if write { self.balance_dirty_pages(cx) } else { Ok(()) };
         }
-        let around = self.generation.fault_around.filter(|_| !write);
+        // A page of 64 KiB has nothing around it (`do_read_fault`).
+        let around = self.generation.fault_around.filter(|_| !write && self.pages_around() > 1);
         match entry::frame(e) {
             Some(frame) => {
                 fault.begin(self, cx);
@@ -857,6 +861,17 @@ impl Mm {
         self.mmap_readahead(cx, &mut fault.alloc, fault.region, (number, fault.page), misses)
     }
 
+    /// `PTRS_PER_PTE`: entries of a page table, 8 bytes each.
+    pub(super) fn ptes(&self) -> u32 {
+        (self.page.bytes().0 / 8) as u32
+    }
+
+    /// Pages of 64 KiB (`fault_around_bytes`).
+    #[inline]
+    fn pages_around(&self) -> u32 {
+        self.page.pages(FAULT_AROUND) as u32
+    }
+
     /// Maps the cached pages of the 64 KiB around a page (`do_fault_around`), which is mapped already if it
     /// is cached, and takes back a miss for each that counts as a hit (`filemap_map_pages`).
     #[inline]
@@ -886,7 +901,9 @@ impl Mm {
     #[cold]
     fn hits_around(&self, number: u32, which: usize, page: u32, hit: MmapHit) -> u32 {
         let object = &self.objects[number];
-        let around = (page & !15..).zip(self.entries.around(object.base + page));
+        let first = page & !(self.pages_around() - 1);
+        let slot = (object.base + first) as usize;
+        let around = (first..).zip(&self.entries[slot..slot + self.pages_around() as usize]);
         let hits = around.filter(|(near, e)| {
             let Some(frame) = entry::frame(**e) else { return false };
             let frame = &self.frames[frame as usize];
@@ -904,8 +921,9 @@ impl Mm {
     #[cold]
     fn map_around(&mut self, number: u32, which: usize, page: u32) {
         let Object { base, pages, .. } = self.objects[number];
-        let first = page & !15;
-        let last = (first + 16).min(pages);
+        let around = self.pages_around();
+        let first = page & !(around - 1);
+        let last = (first + around).min(pages);
         for near in first..last {
             let e = self.entries[(base + near) as usize];
             if near == page || (which == 0 && e & entry::MAPPED != 0) {

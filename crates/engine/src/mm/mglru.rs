@@ -21,6 +21,7 @@
 use std::ops::Range;
 
 use lotsfree_kernel_files::counters::vmstat;
+use lotsfree_units::Bytes;
 use lotsfree_workload::RegionId;
 
 use super::frame::{Frame, NONE, entry, flag, list};
@@ -50,8 +51,6 @@ const MIN_LRU_BATCH: u64 = 64;
 const MAX_LRU_BATCH: u64 = 64 * MIN_LRU_BATCH;
 /// PAGEVEC_SIZE: below this many young pages, direct reclaim on 6.1 activates them one by one.
 const PAGEVEC_SIZE: usize = 15;
-/// Entries of a page table.
-const TABLE: u32 = 512;
 /// The fewest slots in a row that belong to one object.
 const RUN: u32 = 64;
 /// A page table is worth a walk when at least one entry in this many was accessed (`suitable_to_scan`: one
@@ -429,7 +428,7 @@ impl Policy for Mglru {
         list::GENERATIONS
     }
 
-    fn state(&self, generation: &Generation, _pages: u64) -> Box<dyn Kept> {
+    fn state(&self, generation: &Generation, _size: Bytes) -> Box<dyn Kept> {
         Box::new(Generations { rules: generation.lru_gen, ..Generations::default() })
     }
 
@@ -770,11 +769,12 @@ impl Mm {
             }
         };
         let mut young = Vec::new();
+        let table = self.ptes();
         while (at as usize) < self.entries.len() {
-            if self.generations(lruvec).filter.has(at / TABLE) {
+            if self.generations(lruvec).filter.has(at / table) {
                 self.walk_table(cx, lruvec, at, can_swap, &mut young);
             }
-            at += TABLE;
+            at += table;
             if cx.spent >= cx.slice && (at as usize) < self.entries.len() {
                 self.generations_mut(lruvec).walk = Some(at);
                 return Err(Wait::YIELD);
@@ -805,7 +805,8 @@ impl Mm {
         let zones = self.zones_of(lruvec);
         let of_generations = self.generation.lru_gen.promotes_at_second;
         young.clear();
-        let end = (first + TABLE).min(self.entries.len() as u32);
+        let table = self.ptes();
+        let end = (first + table).min(self.entries.len() as u32);
         let mut seen = 0;
         for run in (first..end).step_by(RUN as usize) {
             let number = self.objects.owner(run);
@@ -844,7 +845,7 @@ impl Mm {
             self.promote(lruvec, frame);
         }
         if young.len() as u32 * PER_CACHE_LINE >= seen && seen > 0 {
-            Filter::set(&mut self.generations_mut(lruvec).filter.next, first / TABLE);
+            Filter::set(&mut self.generations_mut(lruvec).filter.next, first / table);
         }
     }
 
@@ -1223,8 +1224,9 @@ impl Mm {
     fn look_around(&mut self, cx: &mut Cx, lruvec: usize, slot: u32, by_kswapd: bool) {
         const WINDOW: u32 = MIN_LRU_BATCH as u32;
         let object = self.objects.at(slot);
-        let table = slot - slot % TABLE;
-        let (low, high) = (table.max(object.base), (table + TABLE).min(object.base + object.pages));
+        let ptes = self.ptes();
+        let table = slot - slot % ptes;
+        let (low, high) = (table.max(object.base), (table + ptes).min(object.base + object.pages));
         let first = slot.saturating_sub(WINDOW / 2).min(high.saturating_sub(WINDOW)).max(low);
         let end = (first + WINDOW).min(high);
         let zones = self.zones_of(lruvec);
@@ -1252,7 +1254,7 @@ impl Mm {
         if seen * PER_CACHE_LINE >= end - first
             && let Some(now) = &mut self.generations_mut(lruvec).filter.now
         {
-            Filter::set(now, slot / TABLE);
+            Filter::set(now, slot / ptes);
         }
     }
 

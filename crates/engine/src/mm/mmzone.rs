@@ -4,11 +4,12 @@ use lotsfree_formulas::lists::Lists;
 use lotsfree_formulas::pcp;
 use lotsfree_formulas::reserve::{ReserveZone, lowmem_reserve, totalreserve_pages};
 use lotsfree_formulas::watermarks::{self, Watermarks, ZoneKind};
-use lotsfree_units::PageSize;
+use lotsfree_scenario::Costs;
+use lotsfree_units::{Bytes, PageSize};
 
 use super::blk::WriteQueues;
 use super::frame::{Frames, List, flag, list};
-use super::free_area::{FreeArea, MigrateType, PAGEBLOCK};
+use super::free_area::{FreeArea, MigrateType, Orders};
 use super::lru_lock::{HoldTimes, LruLocking};
 use super::object::Objects;
 use super::page_alloc::Watermark;
@@ -21,8 +22,8 @@ use super::vmstat::{Blank, Events, STATS};
 use super::workingset::Nodes;
 use super::zram::{self, Zram};
 use super::zswap::Zswap;
-use super::{Config, MOST_FRAMES, Mm};
-use crate::generation::SECTION;
+use super::{BLOCK, Config, MOST_FRAMES, Mm};
+use crate::generation::{Generation, SECTION};
 use crate::tuning::Tuning;
 
 /// End of ZONE_DMA, in pages.
@@ -32,6 +33,11 @@ const DMA_PRESENT: u64 = 3998;
 const DMA_MANAGED: u64 = 3840;
 /// The page at which RAM below 4 GiB ends on a PC; the rest lies above the hole for devices.
 const HOLE: u64 = 3 << 18;
+/// `MIGRATE_TYPES`, those of CMA and of isolated pages included.
+const MIGRATE_TYPES: u64 = 6;
+/// The address at which RAM begins on an arm64 machine: 1 GiB, as on QEMU's `virt` and on Amazon's servers.
+/// Others have it elsewhere, and then less or none of it below 4 GiB.
+const ARM_RAM: Bytes = Bytes::gib(1);
 
 /// Counters of a zone about where its pages went (`enum numa_stat_item`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,10 +190,10 @@ pub(crate) struct Lruvec {
 }
 
 impl Lruvec {
-    fn new(generation: &crate::Generation, zones: Vec<usize>, of: &[Zone]) -> Self {
+    fn new(generation: &Generation, page: PageSize, zones: Vec<usize>, of: &[Zone]) -> Self {
         let policy = generation.policy;
         let lists = list::FIRST_GENERATION + policy.lists_per_zone() * zones.len();
-        let pages = zones.iter().map(|&zone| of[zone].managed).sum();
+        let size = page.of(zones.iter().map(|&zone| of[zone].managed).sum());
         Lruvec {
             lists: std::iter::repeat_with(List::default).take(lists).collect(),
             node: of[zones[0]].node,
@@ -197,7 +203,7 @@ impl Lruvec {
             reclaim_locked: HoldTimes::default(),
             nonresident_age: 0,
             flushed: generation.flushed_stats.then(Lists::default),
-            state: policy.state(generation, pages),
+            state: policy.state(generation, size),
         }
     }
     /// The index in `lists` of the list with that number that holds a zone's pages.
@@ -251,28 +257,82 @@ struct Plan {
     managed: u64,
 }
 
-/// Lays the nodes' memory out on a PC: 16 MiB of DMA, DMA32 up to the hole below 4 GiB, the rest above it.
-/// `reserved` are the pages of each node that no zone manages, by default page descriptors alone. Pages
-/// beyond the descriptors are taken from the lowest zones above DMA, where the kernel's image is.
-fn plan(nodes: &[u64], reserved: Option<&[u64]>) -> Vec<Plan> {
+/// Where physical memory lies, and which zones it is in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    page: PageSize,
+    arm_zone_dma: bool,
+}
+
+impl Layout {
+    /// Of a machine with pages of this size: a PC with 4 KiB, else arm64.
+    pub(crate) fn of(generation: &Generation, page: PageSize) -> Self {
+        Layout { page, arm_zone_dma: generation.arm_zone_dma }
+    }
+
+    fn is_pc(self) -> bool {
+        self.page == PageSize::X86
+    }
+
+    /// The first page frame number.
+    fn first(self) -> u64 {
+        if self.is_pc() { 0 } else { self.page.pages(ARM_RAM) }
+    }
+
+    /// The zone that a page frame is in, and the page frame at which it ends: on a PC 16 MiB of DMA, DMA32 up
+    /// to the hole below 4 GiB, and the rest above it (`arch/x86/mm/init.c:zone_sizes_init`). On arm64 there
+    /// is no hole, and which zone is below 4 GiB differs by release (`arch/arm64/mm/init.c:zone_sizes_init`).
+    fn zone(self, pfn: u64) -> (ZoneKind, u64) {
+        let low = self.page.pages(Bytes::gib(4));
+        match pfn {
+            pfn if self.is_pc() => match pfn {
+                pfn if pfn < DMA_END => (ZoneKind::Dma, DMA_END),
+                pfn if pfn < HOLE => (ZoneKind::Dma32, HOLE),
+                _ => (ZoneKind::Normal, u64::MAX),
+            },
+            pfn if pfn >= low => (ZoneKind::Normal, u64::MAX),
+            _ if self.arm_zone_dma => (ZoneKind::Dma, low),
+            _ => (ZoneKind::Dma32, low),
+        }
+    }
+
+    /// `PAGES_PER_SECTION`: 128 MiB, and with pages of 64 KiB 512 MiB, less than which has no whole pageblock
+    /// (`arch/arm64/include/asm/sparsemem.h`, 5.12; 1 GiB before, which is not modelled).
+    fn section(self) -> u64 {
+        let size = if self.page.pmd_huge() > SECTION { self.page.pmd_huge() } else { SECTION };
+        self.page.pages(size)
+    }
+
+    /// The pages of the highest zone that are there when the other CPUs come up, of a kernel that has `first`
+    /// of memory then: at least a section.
+    pub(super) fn first_pages(self, first: Bytes) -> u64 {
+        self.page.pages(first).max(self.section())
+    }
+
+    /// Pages of the descriptors of this many pages, 64 bytes each (`struct page`).
+    fn descriptors(self, pages: u64) -> u64 {
+        pages / (self.page.bytes().0 / 64)
+    }
+}
+
+/// Lays the nodes' memory out. `reserved` are the pages of each node that no zone manages, by default page
+/// descriptors alone. Pages beyond the descriptors are taken from the lowest zones, but for a PC's DMA: the
+/// kernel's image is there.
+fn plan(layout: Layout, nodes: &[u64], reserved: Option<&[u64]>) -> Vec<Plan> {
     let mut zones = Vec::new();
-    let mut pfn = 0u64;
+    let mut pfn = layout.first();
     for (node, &pages) in nodes.iter().enumerate() {
         let mut left = pages;
         while left > 0 {
-            let (kind, end) = match pfn {
-                p if p < DMA_END => (ZoneKind::Dma, DMA_END),
-                p if p < HOLE => (ZoneKind::Dma32, HOLE),
-                _ => (ZoneKind::Normal, u64::MAX),
-            };
-            if kind == ZoneKind::Normal && pfn == HOLE {
+            let (kind, end) = layout.zone(pfn);
+            if kind == ZoneKind::Normal && layout.is_pc() && pfn == HOLE {
                 pfn = 1 << 20;
             }
             let here = left.min(end - pfn);
-            // A descriptor of 64 bytes for every page is taken from the zone.
+            // A descriptor for every page is taken from the zone.
             let (present, managed) = match kind {
-                ZoneKind::Dma => (DMA_PRESENT.min(here), DMA_MANAGED.min(here)),
-                _ => (here, here - here / 64),
+                ZoneKind::Dma if layout.is_pc() => (DMA_PRESENT.min(here), DMA_MANAGED.min(here)),
+                _ => (here, here - layout.descriptors(here)),
             };
             zones.push(Plan { kind, node, start_pfn: pfn, present, managed });
             pfn += here;
@@ -283,7 +343,8 @@ fn plan(nodes: &[u64], reserved: Option<&[u64]>) -> Vec<Plan> {
         let managed: u64 = zones.iter().filter(|zone| zone.node == node).map(|zone| zone.managed).sum();
         let target = nodes[node].saturating_sub(reserved);
         let (mut less, mut more) = (managed.saturating_sub(target), target.saturating_sub(managed));
-        for zone in zones.iter_mut().filter(|zone| zone.node == node && zone.kind != ZoneKind::Dma) {
+        let spared = |zone: &Plan| zone.kind == ZoneKind::Dma && layout.is_pc();
+        for zone in zones.iter_mut().filter(|zone| zone.node == node && !spared(zone)) {
             let (taken, given) = (less.min(zone.managed / 2), more.min(zone.present - zone.managed));
             zone.managed = zone.managed - taken + given;
             (less, more) = (less - taken, more - given);
@@ -292,16 +353,28 @@ fn plan(nodes: &[u64], reserved: Option<&[u64]>) -> Vec<Plan> {
     zones
 }
 
-/// Whether transparent huge pages are on when all zones manage this many pages. Below 512 MiB they are off
+/// Whether transparent huge pages are on when all zones manage this much. Below 512 MiB they are off
 /// unless they are asked for (`mm/huge_memory.c:hugepage_init`, 2.6.38 on).
-pub(crate) fn has_transparent_hugepage(tuning: &Tuning, managed: u64) -> bool {
-    tuning.transparent_hugepage.unwrap_or(managed >= 512 << 8)
+pub(crate) fn has_transparent_hugepage(tuning: &Tuning, managed: Bytes) -> bool {
+    tuning.transparent_hugepage.unwrap_or(managed >= Bytes::mib(512))
+}
+
+/// Costs on a machine with pages of this size, of those of 4 KiB: what is done to every byte of a page takes
+/// as long as the page is large. A copy may be of a part of a page, and is charged by the block.
+fn of_page(costs: Costs, page: PageSize) -> Costs {
+    let times = page.bytes().0 / BLOCK;
+    Costs {
+        zero: costs.zero * times,
+        compress: costs.compress * times,
+        decompress: costs.decompress * times,
+        ..costs
+    }
 }
 
 /// Pages of each node that its zones do not manage, given the pages that are `reserved`.
-pub(crate) fn unmanaged(nodes: &[u64], reserved: Option<&[u64]>) -> Vec<u64> {
+pub(crate) fn unmanaged(layout: Layout, nodes: &[u64], reserved: Option<&[u64]>) -> Vec<u64> {
     let mut left = nodes.to_vec();
-    for part in plan(nodes, reserved) {
+    for part in plan(layout, nodes, reserved) {
         left[part.node] -= part.managed;
     }
     left
@@ -313,8 +386,8 @@ pub(crate) fn unmanaged(nodes: &[u64], reserved: Option<&[u64]>) -> Vec<u64> {
 pub(crate) fn kernel_pages(config: &Config) -> Vec<u64> {
     config.kernel_pages.clone().unwrap_or_else(|| {
         let memory = config.nodes.iter().sum::<u64>();
-        let table = if config.zram.is_some() { zram::table_pages(config.swap_pages) } else { 0 };
-        let pages = (24 << 8) + memory / 256 + table;
+        let table = if config.zram.is_some() { zram::table_pages(config.swap_pages, config.page) } else { 0 };
+        let pages = config.page.pages(Bytes::mib(24)) + memory / 256 + table;
         let share = |node: &u64| u128::from(pages) * u128::from(*node) / u128::from(memory.max(1));
         config.nodes.iter().map(|node| share(node) as u64).collect()
     })
@@ -367,10 +440,10 @@ impl Zone {
     /// Managed pages that are there when the other CPUs come up, if all pages of this zone but the `first`
     /// ones are deferred. Pages that are not managed are the kernel's image, which lies below them, and page
     /// descriptors, which are at the other end.
-    pub(crate) fn first_managed(&self, first: u64) -> u64 {
+    pub(crate) fn first_managed(&self, first: u64, layout: Layout) -> u64 {
         // The first boundary of a section that has at least `first` pages of the zone before it.
-        let end = (self.start_pfn + first).next_multiple_of(SECTION);
-        let image = (self.present - self.managed).saturating_sub(self.present / 64);
+        let end = (self.start_pfn + first).next_multiple_of(layout.section());
+        let image = (self.present - self.managed).saturating_sub(layout.descriptors(self.present));
         self.managed.min((end - self.start_pfn).saturating_sub(image))
     }
     /// Whether an order-0 request may take a page at this watermark, if `highest` is the highest zone that it
@@ -384,9 +457,15 @@ impl Zone {
 impl Mm {
     /// An idle machine after boot. `config` must have been validated: nodes with memory.
     pub fn new(config: &Config) -> Self {
-        let generation = config.generation;
+        let (page, sizes) = (config.page, Orders::of(config.page));
+        let layout = Layout::of(&config.generation, page);
+        // A PC's six pageblocks have 12 MiB, less than any machine.
+        let memory = config.nodes.iter().sum::<u64>();
+        let enough = layout.is_pc() || memory >= MIGRATE_TYPES * u64::from(sizes.pageblock_pages());
+        let groups_by_mobility = config.generation.groups_by_mobility && enough;
+        let generation = Generation { groups_by_mobility, ..config.generation };
         let mut zones = Vec::new();
-        for part in plan(&config.nodes, config.reserved_pages.as_deref()) {
+        for part in plan(layout, &config.nodes, config.reserved_pages.as_deref()) {
             zones.push(Zone {
                 kind: part.kind,
                 number: zones.len(),
@@ -402,7 +481,7 @@ impl Mm {
                 reserve: [0; 5],
                 dirty_reserve: 0,
                 free: part.managed,
-                area: FreeArea::default(),
+                area: FreeArea::new(sizes),
                 unnumbered: part.managed,
                 pcp: vec![PerCpuPages::default(); config.cpus.max(1) as usize],
                 pcp_batch: 0,
@@ -432,20 +511,21 @@ impl Mm {
             })
             .collect();
         let lruvecs: Vec<Lruvec> = if generation.lru_per_node {
-            nodes.iter().map(|node| Lruvec::new(&generation, node.zones.clone(), &zones)).collect()
+            nodes.iter().map(|node| Lruvec::new(&generation, page, node.zones.clone(), &zones)).collect()
         } else {
-            (0..zones.len()).map(|zone| Lruvec::new(&generation, vec![zone], &zones)).collect()
+            (0..zones.len()).map(|zone| Lruvec::new(&generation, page, vec![zone], &zones)).collect()
         };
         let far = config.distance.iter().flatten().any(|&distance| distance > generation.reclaim_distance);
         let zone_reclaim_mode =
             config.tuning.zone_reclaim_mode.unwrap_or(u64::from(generation.zone_reclaim_auto && far));
         let managed = zones.iter().map(|zone| zone.managed).sum();
         let mut mm = Mm {
+            page,
             generation,
             tuning: config.tuning.clone(),
-            costs: config.costs,
+            costs: of_page(config.costs, page),
             cpus: config.cpus.max(1) as usize,
-            frames: Frames::new(MOST_FRAMES),
+            frames: Frames::new(MOST_FRAMES, sizes),
             entries: Default::default(),
             zones,
             nodes,
@@ -461,7 +541,7 @@ impl Mm {
             zpool: Zram::pool(config).or_else(|| Zswap::pool(config)),
             zram: Zram::new(config),
             zswap: Zswap::new(config, managed),
-            writeback: Writeback::new(),
+            writeback: Writeback::new(page),
             events: Events::default(),
             blank: Blank::of(&config.generation),
             instant_reads: config.instant_reads,
@@ -477,6 +557,7 @@ impl Mm {
             in_lru_fault: false,
             evictions: None,
         };
+        mm.setup_min_free_kbytes();
         mm.setup_per_zone_wmarks();
         mm.build_zonelists();
         mm.boot_kernel(&kernel_pages(config));
@@ -488,20 +569,23 @@ impl Mm {
         mm
     }
 
-    /// Sets up `min_free_kbytes`, watermarks, lowmem reserves and per-CPU lists.
-    fn setup_per_zone_wmarks(&mut self) {
-        let rules = self.generation.rules.watermarks;
+    /// Sets `min_free_kbytes`, which khugepaged raises.
+    fn setup_min_free_kbytes(&mut self) {
+        let (rules, page) = (&self.generation.rules.watermarks, self.page);
         let lowmem: u64 = self.zones.iter().map(|zone| zone.managed).sum();
         self.min_free_kbytes = self.tuning.min_free_kbytes.unwrap_or_else(|| {
-            let default = watermarks::min_free_kib(&rules, lowmem * 4);
-            if has_transparent_hugepage(&self.tuning, lowmem) {
-                let raised =
-                    watermarks::khugepaged_min_free_kib(PageSize::X86, self.zones.len() as u64, lowmem);
-                default.max(raised)
+            let default = watermarks::min_free_kib(rules, page.kib(lowmem));
+            if has_transparent_hugepage(&self.tuning, page.of(lowmem)) {
+                default.max(watermarks::khugepaged_min_free_kib(page, self.zones.len() as u64, lowmem))
             } else {
                 default
             }
         });
+    }
+
+    /// Sets up watermarks, lowmem reserves and per-CPU lists.
+    fn setup_per_zone_wmarks(&mut self) {
+        let (rules, page) = (self.generation.rules.watermarks, self.page);
         let tuning = watermarks::WatermarkSettings {
             min_free_kib: self.min_free_kbytes,
             scale_factor: self.tuning.watermark_scale_factor,
@@ -510,11 +594,11 @@ impl Mm {
         let as_given: Vec<watermarks::Zone> = (self.zones.iter())
             .map(|zone| watermarks::Zone { kind: zone.kind, present: zone.present, managed: zone.managed })
             .collect();
-        let computed = watermarks::watermarks(&rules, &tuning, &as_given, PageSize::X86);
+        let computed = watermarks::watermarks(&rules, &tuning, &as_given, page);
         for (zone, watermark) in self.zones.iter_mut().zip(computed) {
             zone.watermark = watermark;
             // Small zones are not boosted.
-            let pageblock = u64::from(PAGEBLOCK);
+            let pageblock = u64::from(zone.area.sizes.pageblock_pages());
             if rules.boost && zone.managed >= 4 * pageblock {
                 let factor = self.tuning.watermark_boost_factor;
                 zone.max_boost = watermarks::boost_max(watermark.high, factor, pageblock);
@@ -550,14 +634,9 @@ impl Mm {
         self.total_reserve = everything;
         let cpus_of_node = (self.cpus / self.nodes.len()).max(1) as u64;
         for zone in &mut self.zones {
-            zone.pcp_batch = pcp::batch(&self.generation.pcp, zone.managed, PageSize::X86);
-            zone.pcp_high = pcp::high(
-                &self.generation.pcp,
-                zone.watermark.low,
-                cpus_of_node,
-                zone.managed,
-                PageSize::X86,
-            );
+            zone.pcp_batch = pcp::batch(&self.generation.pcp, zone.managed, page);
+            zone.pcp_high =
+                pcp::high(&self.generation.pcp, zone.watermark.low, cpus_of_node, zone.managed, page);
             zone.pcp_high_max = pcp::high_max(zone.managed, cpus_of_node).max(zone.pcp_high);
             if let Some(share) = zone.managed.checked_div(self.tuning.percpu_pagelist_high_fraction) {
                 zone.pcp_high = (share / cpus_of_node).max(4 * zone.pcp_batch);
@@ -634,7 +713,7 @@ impl Mm {
                 let keep = self.zones[zone].watermark.high * 2;
                 let take = left.min(self.zones[zone].free.saturating_sub(keep));
                 let mut taken = Vec::new();
-                let request = self.generation.request(MigrateType::Unmovable);
+                let request = self.generation.request(self.generation.grouped(MigrateType::Unmovable));
                 self.zones[zone].rmqueue_bulk(&mut self.frames, request, take, &mut taken);
                 for frame in taken {
                     self.frames[frame as usize].flags |= flag::USED | flag::KERNEL;

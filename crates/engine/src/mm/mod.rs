@@ -63,7 +63,8 @@ use mmzone::{Lruvec, Node, Zone};
 
 use crate::generation::Generation;
 use crate::tuning::Tuning;
-pub(crate) use mmzone::{has_transparent_hugepage, kernel_pages, unmanaged};
+use lotsfree_units::PageSize;
+pub(crate) use mmzone::{Layout, has_transparent_hugepage, kernel_pages, unmanaged};
 use object::Objects;
 use page_writeback::Writeback;
 pub use readahead::RaState;
@@ -81,7 +82,11 @@ pub(crate) const DEF_PRIORITY: u8 = 12;
 pub(crate) const TENTH: u64 = 100_000_000;
 /// One millisecond in nanoseconds.
 pub(crate) const MS: u64 = 1_000_000;
-/// Frame numbers have 29 bits: 2 TiB may be in use at once. Memory that nobody has touched has none.
+/// Bytes of a block of the file system, and the unit in which programs count pages: a page where pages have 4
+/// KiB. It is what `mkfs.ext4` and `mkfs.xfs` make, whatever the size of a page.
+pub(crate) const BLOCK: u64 = 4096;
+/// Frame numbers have 29 bits: 2 TiB of pages of 4 KiB may be in use at once. Memory that nobody has touched
+/// has none.
 pub const MOST_FRAMES: u64 = 1 << 29;
 
 /// The hardware, kernel and settings that a machine's memory depends on.
@@ -91,6 +96,9 @@ pub struct Config {
     pub generation: Generation,
     /// CPUs, spread over the nodes in blocks of equal size.
     pub cpus: u32,
+    /// The size of a page: 4 KiB is a PC's, 16 and 64 KiB are those of arm64. All pages here are of this
+    /// size.
+    pub page: PageSize,
     /// Memory of each node, in pages.
     pub nodes: Vec<u64>,
     /// SLIT distances, a row per node; 10 on the diagonal.
@@ -137,6 +145,7 @@ impl Config {
         Config {
             generation,
             cpus: 1,
+            page: PageSize::X86,
             distance: (0..count).map(distance).collect(),
             nodes,
             tuning: Tuning::of(&generation),
@@ -253,7 +262,7 @@ pub enum Device {
     Swap,
 }
 
-/// A request to a device.
+/// A request to a device. Devices know nothing of the size of a page: they count in blocks of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
     /// Its number; [`WaitChannel::Io`] says that it has completed.
@@ -264,9 +273,9 @@ pub struct Io {
     pub write: bool,
     /// Whether somebody waits for it.
     pub sync: bool,
-    /// First page on the device; consecutive requests need no seek.
+    /// First block on the device; consecutive requests need no seek.
     pub start: u64,
-    /// Number of pages.
+    /// Number of blocks.
     pub pages: u32,
 }
 
@@ -334,6 +343,7 @@ impl Cx {
 /// The memory of a machine.
 #[derive(Debug)]
 pub struct Mm {
+    pub(crate) page: PageSize,
     pub(crate) generation: Generation,
     pub(crate) tuning: Tuning,
     pub(crate) costs: Costs,
@@ -499,10 +509,14 @@ impl Mm {
     pub(crate) fn submit(&mut self, cx: &mut Cx, io: IoRequest, frames: Vec<u32>) -> u64 {
         let id = self.flights.next();
         let IoRequest { device, write, sync, start, pages, queued } = io;
+        // A request without frames is one past the page cache, and in blocks already.
+        let blocks = if frames.is_empty() { 1 } else { self.blocks() };
         let io = Io { id, device, write, sync, start, pages };
         let mut flight = Flight { io, since: cx.now(), queued, frames, bio: None };
+        let io = Io { start: start * u64::from(blocks), pages: pages * blocks, ..io };
+        let kib = u64::from(io.pages) * (BLOCK >> 10);
         if self.instant_reads && !write {
-            self.read_at_once(cx, pages);
+            self.read_at_once(cx, kib);
             self.arrive(flight);
             return 0;
         }
@@ -515,13 +529,12 @@ impl Mm {
         if !matches!(queued, Queued::Merged(_)) {
             cx.spend(self.costs.submit);
         }
-        let kib = u64::from(pages) * 4;
         if write {
             self.events[counters::vmstat::pgpgout] += kib;
         } else {
             self.events[counters::vmstat::pgpgin] += kib;
         }
-        flight.bio = Some(self.bio_alloc(cx, pages, write));
+        flight.bio = Some(self.bio_alloc(cx, io.pages.div_ceil(self.blocks()), write));
         self.flights.launch(flight);
         match queued {
             Queued::Apart => {
@@ -539,9 +552,20 @@ impl Mm {
     }
 
     /// Accounts a read that takes no time.
-    pub(crate) fn read_at_once(&mut self, cx: &mut Cx, pages: u32) {
+    pub(crate) fn read_at_once(&mut self, cx: &mut Cx, kib: u64) {
         cx.spend(self.costs.submit);
-        self.events[counters::vmstat::pgpgin] += u64::from(pages) * 4;
+        self.events[counters::vmstat::pgpgin] += kib;
+    }
+
+    /// Blocks of a page.
+    #[inline]
+    pub(crate) fn blocks(&self) -> u32 {
+        1 << (self.page.shift() - PageSize::X86.shift())
+    }
+
+    /// The most pages of a request to a device (`max_sectors_kb`).
+    pub(crate) fn request_pages(&self) -> u32 {
+        (self.generation.request_pages >> (self.page.shift() - PageSize::X86.shift())).max(1)
     }
 
     /// Ends a request that has completed.

@@ -6,11 +6,11 @@ use lotsfree_formulas::dirty::{
     DirtyLimits, DirtyableInput, dirty_limits, dirtyable, freerun_pages, node_dirtyable,
 };
 use lotsfree_kernel_files::counters::vmstat;
-use lotsfree_units::PageSize;
+use lotsfree_units::{Bytes, PageSize};
 
 use super::blk::Write;
 use super::frame::{entry, flag, list};
-use super::mmzone::{Lruvec, Zone};
+use super::mmzone::{Layout, Lruvec, Zone};
 use super::vmstat::Stat;
 use super::wbt::Writer;
 use super::{Cx, Device, Done, IoRequest, MS, Mm, Queued, TENTH, Wait, WaitChannel, WaitReason};
@@ -20,18 +20,18 @@ use crate::generation::WriterThrottle;
 /// this many pages, or, with the multi-queue block layer, after a multiple of this. (The kernel uses a
 /// multiple from 3.2 on. With the older layer, the flusher is held while its requests find no place in the
 /// queue, which is checked once for each chunk.)
-const CHUNK: u64 = 1024;
-/// MAX_WRITEPAGES_EXTENT_LEN: the most pages that the file system puts into one bio.
-const BIO_PAGES: usize = 2048;
+const CHUNK: Bytes = Bytes::mib(4);
+/// MAX_WRITEPAGES_EXTENT_LEN, 2,048 blocks: the most that the file system puts into one bio.
+const BIO: Bytes = Bytes::mib(8);
 /// BIO_MAX_VECS: the most pieces of contiguous memory in a bio.
 const BIO_VECS: usize = 256;
 /// `/sys/block/*/queue/max_segments` of a virtual disk: the most pieces of contiguous memory in a request.
 /// Pages that go to swap lie apart.
 const SEGMENTS: u32 = 254;
-/// INIT_BW: 100 MiB/s, in pages per second.
-const INITIAL_RATE: u64 = 25_600;
-/// Check a writer against the limit no more often than every 8 pages (`balance_dirty_pages_ratelimited`).
-const LEAST_POLL: u64 = 8;
+/// INIT_BW: 100 MiB/s.
+const INITIAL_RATE: Bytes = Bytes::mib(100);
+/// Check a writer against the limit no more often than every 32 KiB (`balance_dirty_pages_ratelimited`).
+const LEAST_POLL: Bytes = Bytes::kib(32);
 /// BANDWIDTH_INTERVAL
 const BANDWIDTH_INTERVAL: u64 = 200 * MS;
 /// Ticks per second, as Debian's kernels have them.
@@ -40,8 +40,8 @@ const HZ: u64 = 250;
 const JIFFY: u64 = 1_000_000_000 / HZ;
 /// MAX_PAUSE, in ticks
 const MAX_PAUSE: u64 = HZ / 5;
-/// DIRTY_POLL_THRESH: 128 KiB, in pages
-const POLL: u64 = 32;
+/// DIRTY_POLL_THRESH
+const POLL: Bytes = Bytes::kib(128);
 /// Fixed-point representation of the position ratio.
 const ONE_SHIFT: u32 = 10;
 const ONE: i64 = 1 << ONE_SHIFT;
@@ -52,6 +52,8 @@ const BANDWIDTH_PERIOD: u64 = (3 * HZ).next_power_of_two() * JIFFY;
 /// State of writeback for one backing device of files.
 #[derive(Debug)]
 pub(crate) struct Writeback {
+    /// [`CHUNK`], in pages.
+    chunk_pages: u64,
     /// Files with dirty pages, in the order in which they became dirty.
     files: VecDeque<u32>,
     /// How many of these, from the front on, the flusher writes before it looks at the limit again, and until
@@ -84,8 +86,10 @@ pub(crate) struct Writeback {
 }
 
 impl Writeback {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(page: PageSize) -> Self {
+        let rate = page.pages(INITIAL_RATE);
         Writeback {
+            chunk_pages: page.pages(CHUNK),
             files: VecDeque::new(),
             pass: (0, 0),
             pageout: Vec::new(),
@@ -94,10 +98,10 @@ impl Writeback {
             background: false,
             next_periodic: 0,
             under_writeback: 0,
-            bandwidth: INITIAL_RATE,
-            avg_bandwidth: INITIAL_RATE,
-            dirty_ratelimit: INITIAL_RATE,
-            balanced_ratelimit: INITIAL_RATE,
+            bandwidth: rate,
+            avg_bandwidth: rate,
+            dirty_ratelimit: rate,
+            balanced_ratelimit: rate,
             written: 0,
             dirtied: 0,
             stamp: 0,
@@ -114,7 +118,7 @@ impl Writeback {
     /// the limit.
     fn chunk(&self) -> u64 {
         let pages = (self.avg_bandwidth / 2).min(self.limit / 8);
-        (pages + CHUNK) / CHUNK * CHUNK
+        (pages + self.chunk_pages) / self.chunk_pages * self.chunk_pages
     }
     /// Removes an object that no longer exists, is no longer dirty or has had its turn; `false` if it was not
     /// there.
@@ -134,7 +138,7 @@ impl Mm {
     /// `global_dirty_limits`
     pub(crate) fn dirty_limits(&self) -> DirtyLimits {
         let free = self.zones.iter().map(|zone| zone.free).sum();
-        self.dirty_limits_with(free, self.total_reserve, self.min_free_kbytes / 4)
+        self.dirty_limits_with(free, self.total_reserve, self.page.pages(Bytes::kib(self.min_free_kbytes)))
     }
 
     /// Dirty limits with `free` free pages, of which `reserve` are kept back (`totalreserve_pages`), and with
@@ -149,7 +153,7 @@ impl Mm {
             reserve,
         };
         let dirtyable = dirtyable(rules, &input, min_free);
-        dirty_limits(rules, dirtyable, self.tuning.dirty, self.tuning.dirty_background, PageSize::X86, false)
+        dirty_limits(rules, dirtyable, self.tuning.dirty, self.tuning.dirty_background, self.page, false)
     }
 
     /// Sets the first limit at boot, when the other CPUs come up: the threshold with all memory that the
@@ -161,11 +165,13 @@ impl Mm {
         let highest = |zone: &Zone| {
             !self.zones.iter().any(|other| other.node == zone.node && other.start_pfn > zone.start_pfn)
         };
+        let layout = Layout::of(&self.generation, self.page);
         let there = |zone: &Zone| match self.generation.first_pages {
-            Some(first) if highest(zone) => zone.first_managed(first),
+            Some(first) if highest(zone) => zone.first_managed(layout.first_pages(first), layout),
             _ => zone.managed,
         };
-        self.writeback.limit = self.dirty_limits_with(self.zones.iter().map(there).sum(), 0, 1024 / 4).dirty;
+        let free = self.zones.iter().map(there).sum();
+        self.writeback.limit = self.dirty_limits_with(free, 0, self.page.pages(Bytes::mib(1))).dirty;
     }
 
     /// `node_dirty_limit`: the dirty ratio of an lruvec's own dirtyable memory, in pages. An allocation for
@@ -184,7 +190,7 @@ impl Mm {
             lotsfree_formulas::dirty::DirtyLimit::Percent(percent) => dirtyable * percent / 100,
             lotsfree_formulas::dirty::DirtyLimit::Bytes(bytes) => {
                 let all: u64 = self.zones.iter().map(|zone| zone.managed).sum();
-                (u128::from(bytes.0 / 4096) * u128::from(dirtyable) / u128::from(all.max(1))) as u64
+                (u128::from(self.page.pages(bytes)) * u128::from(dirtyable) / u128::from(all.max(1))) as u64
             }
         }
     }
@@ -226,9 +232,9 @@ impl Mm {
         Wait { channel: Some(self.queues.channel(device, writer)), until: None, why }
     }
 
-    /// The most pages of a request.
-    fn request_pages(&self, device: Device) -> u32 {
-        let most = self.generation.request_pages;
+    /// The most pages of a write request.
+    fn write_pages(&self, device: Device) -> u32 {
+        let most = self.request_pages();
         if device == Device::Swap { most.min(SEGMENTS) } else { most }
     }
 
@@ -242,7 +248,7 @@ impl Mm {
         writer: Writer,
     ) -> u64 {
         let id = self.flights.next();
-        let write = Write { id, device, start, pages, most: self.request_pages(device) };
+        let write = Write { id, device, start, pages, most: self.write_pages(device) };
         let (flights, batch) = (&self.flights, &mut self.tasks[cx.task].batch);
         let merged = self.queues.add(&write, cx.task, batch, |first| flights.contains(first));
         let queued = if merged { Queued::Merged(writer) } else { Queued::Write(writer) };
@@ -399,7 +405,7 @@ impl Mm {
         let mut pages = std::mem::take(&mut self.writeback.pageout);
         pages.sort_unstable();
         for run in pages.chunk_by(|a, b| a.0 == b.0 && a.1 + 1 == b.1) {
-            for part in run.chunks(self.request_pages(run[0].0) as usize) {
+            for part in run.chunks(self.write_pages(run[0].0) as usize) {
                 let frames = part.iter().map(|page| page.2).collect();
                 if part[0].0 == Device::Swap {
                     self.events[vmstat::pswpout] += part.len() as u64;
@@ -420,9 +426,11 @@ impl Mm {
     fn write_file(&mut self, cx: &mut Cx, number: u32, most: u64, sync: bool, writer: Writer) -> (u64, u64) {
         let before = self.objects[number].allocated;
         let (mut written, mut last) = (0, 0);
-        let request = self.generation.request_pages as usize;
-        let (longest, pieces) =
-            if self.generation.blk_mq { (BIO_PAGES, BIO_VECS) } else { (request, request) };
+        let request = self.request_pages() as usize;
+        let (longest, pieces) = match self.generation.blk_mq {
+            true => (self.page.pages(BIO) as usize, BIO_VECS),
+            false => (request, request),
+        };
         let mut bio: Vec<u32> = Vec::new();
         let (mut bio_start, mut vecs) = (0, 0);
         let mut looks = self.objects[number].dirty_runs.iter().map(|run| u64::from(run.1)).sum::<u64>();
@@ -545,7 +553,7 @@ impl Mm {
             if self.queue_full(cx, Device::Disk, Writer::Sync) {
                 return Err(self.wait_for_room(cx, Device::Disk, Writer::Sync, WaitReason::Io).into());
             }
-            let chunk = if self.generation.blk_mq { BIO_PAGES as u64 } else { CHUNK };
+            let chunk = self.page.pages(if self.generation.blk_mq { BIO } else { CHUNK });
             if dirty > 0 && self.write_file(cx, number, chunk, true, Writer::Sync).0 > 0 {
                 continue;
             }
@@ -564,7 +572,7 @@ impl Mm {
         if self.nr_dirty() == 0 {
             return;
         }
-        self.writeback.asked = self.writeback.asked.max(pages.max(CHUNK));
+        self.writeback.asked = self.writeback.asked.max(pages.max(self.writeback.chunk_pages));
         self.wake_flusher();
     }
 
@@ -616,7 +624,8 @@ impl Mm {
             if self.queue_full(cx, Device::Disk, writer) {
                 return self.wait_for_room(cx, Device::Disk, writer, WaitReason::Idle);
             }
-            let chunk = if self.generation.blk_mq { self.writeback.chunk() } else { CHUNK };
+            let chunk =
+                if self.generation.blk_mq { self.writeback.chunk() } else { self.writeback.chunk_pages };
             let (written, _) = self.write_file(cx, number, chunk, false, writer);
             self.writeback.asked = self.writeback.asked.saturating_sub(written.max(1));
             // The file moves to the end of the queue, for the next file's turn.
@@ -657,7 +666,7 @@ impl Mm {
     /// Holds a writer to the dirty limit (`balance_dirty_pages_ratelimited`).
     pub(crate) fn balance_dirty_pages(&mut self, cx: &mut Cx) -> Done {
         let task = &self.tasks[cx.task];
-        if task.dirtied < task.poll_after.max(LEAST_POLL) {
+        if task.dirtied < task.poll_after.max(self.page.pages(LEAST_POLL)) {
             return Ok(());
         }
         let limits = self.dirty_limits();
@@ -735,7 +744,8 @@ impl Mm {
         }
         let rate = ((u128::from(dirty_ratelimit) * u128::from(ratio)) >> ONE_SHIFT) as u64;
         let most = max_pause(of_disk, bandwidth);
-        let (least, poll_after) = min_pause(most, rate, dirty_ratelimit, bandwidth);
+        let poll = self.page.pages(POLL);
+        let (least, poll_after) = min_pause(poll, (most, rate), dirty_ratelimit, bandwidth);
         let now = cx.now();
         let task = &mut self.tasks[cx.task];
         if rate == 0 {
@@ -904,26 +914,27 @@ fn max_pause(dirty: u64, bandwidth: u64) -> u64 {
 }
 
 /// The shortest pause in jiffies that is worth sleeping, and the number of pages after which the writer
-/// checks again (`wb_min_pause`).
-fn min_pause(most: u64, rate: u64, limit: u64, bandwidth: u64) -> (u64, u64) {
+/// checks again (`wb_min_pause`). `poll` is [`POLL`] in pages; a pause lasts at most `most` jiffies, and the
+/// writer dirties `rate` pages a second.
+fn min_pause(poll: u64, (most, rate): (u64, u64), limit: u64, bandwidth: u64) -> (u64, u64) {
     let second = HZ.next_power_of_two();
     let (high, low) = (u64::from(bandwidth.max(1).ilog2()), u64::from(limit.max(1).ilog2()));
     // The pause is longer where there are several writers.
     let mut time = (HZ / 100).max(1) + high.saturating_sub(low) * (10 * HZ) / 1024;
     time = time.min(1 + most / 2);
     let mut pages = limit * time / second;
-    if pages < POLL {
+    if pages < poll {
         time = most;
         pages = limit * time / second;
-        if pages > POLL {
-            (pages, time) = (POLL, HZ * POLL / limit.max(1));
+        if pages > poll {
+            (pages, time) = (poll, HZ * poll / limit.max(1));
         }
     }
     if HZ * pages / (rate + 1) > most {
         time = most;
         pages = rate * time / second;
     }
-    (if pages >= POLL { 1 + time / 2 } else { time }, pages)
+    (if pages >= poll { 1 + time / 2 } else { time }, pages)
 }
 
 #[cfg(test)]
@@ -943,12 +954,12 @@ mod tests {
 
     #[test]
     fn a_writer_alone_looks_again_after_some_ten_milliseconds() {
-        assert_eq!(min_pause(50, DISK, DISK, DISK), (2, 80));
+        assert_eq!(min_pause(32, (50, DISK), DISK, DISK), (2, 80));
         // Each of sixteen writers has a sixteenth of the bandwidth, and sleeps longer.
-        assert_eq!(min_pause(50, DISK / 16, DISK / 16, DISK), (7, 32));
+        assert_eq!(min_pause(32, (50, DISK / 16), DISK / 16, DISK), (7, 32));
         // Where few pages are dirty, pauses are short and pages few.
-        assert_eq!(min_pause(1, DISK, DISK, DISK), (1, 40));
-        assert_eq!(min_pause(1, 0, DISK, DISK), (1, 0));
+        assert_eq!(min_pause(32, (1, DISK), DISK, DISK), (1, 40));
+        assert_eq!(min_pause(32, (1, 0), DISK, DISK), (1, 0));
     }
 
     #[test]

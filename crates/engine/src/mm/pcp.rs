@@ -46,6 +46,14 @@ impl Generation {
     }
 }
 
+impl Generation {
+    /// The type of a request of the kernel's own: where pages are not grouped, all are of the type that users
+    /// ask for.
+    pub(super) fn grouped(&self, kind: MigrateType) -> MigrateType {
+        if self.groups_by_mobility { kind } else { MigrateType::Movable }
+    }
+}
+
 impl Zone {
     /// Takes a page from a CPU's list, which is refilled from the free lists (`rmqueue_pcplist`).
     #[inline(always)]
@@ -91,10 +99,11 @@ impl Zone {
         cpu: usize,
         count: u64,
     ) {
-        let kind = MigrateType::Unmovable;
+        let request = generation.request(generation.grouped(MigrateType::Unmovable));
+        let kind = request.kind;
         let mut pages = std::mem::take(&mut self.pcp[cpu].lists[kind as usize]);
         let before = pages.len();
-        self.rmqueue_bulk(frames, generation.request(kind), count, &mut pages);
+        self.rmqueue_bulk(frames, request, count, &mut pages);
         let pcp = &mut self.pcp[cpu];
         pcp.count += (pages.len() - before) as u64;
         pcp.lists[kind as usize] = pages;

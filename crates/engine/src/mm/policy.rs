@@ -19,6 +19,8 @@
 use std::any::Any;
 use std::fmt::Debug;
 
+use lotsfree_units::Bytes;
+
 use super::clock::Clock;
 use super::frame::{flag, list};
 use super::kswapd::Kswapd;
@@ -77,9 +79,9 @@ pub(crate) trait Policy: Debug + Sync {
         0
     }
 
-    /// What the policy remembers of an lruvec, as it is after boot of a kernel. `pages` is the size of the
+    /// What the policy remembers of an lruvec, as it is after boot of a kernel. `size` is that of the
     /// lruvec's zones.
-    fn state(&self, _generation: &Generation, _pages: u64) -> Box<dyn Kept> {
+    fn state(&self, _generation: &Generation, _size: Bytes) -> Box<dyn Kept> {
         Box::new(())
     }
 
@@ -409,7 +411,7 @@ mod tests {
         fn name(&self) -> &'static str {
             "two hands"
         }
-        fn state(&self, _generation: &Generation, _pages: u64) -> Box<dyn Kept> {
+        fn state(&self, _generation: &Generation, _size: Bytes) -> Box<dyn Kept> {
             Box::new(Hands::default())
         }
         fn touch(&self, mm: &mut Mm, frame: u32) {

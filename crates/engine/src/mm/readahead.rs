@@ -1,5 +1,6 @@
 //! Readahead windows (`mm/readahead.c`, `mm/filemap.c`).
 
+use lotsfree_units::Bytes;
 use lotsfree_workload::{Advice, RegionId};
 
 use super::frame::{entry, flag};
@@ -83,7 +84,7 @@ fn next(current: u32, max: u32) -> u32 {
 impl Mm {
     /// The largest window under an advice, in pages.
     pub(crate) fn ra_pages(&self, advice: Advice) -> u32 {
-        let max = (self.tuning.read_ahead_kb / 4) as u32;
+        let max = self.page.pages(Bytes::kib(self.tuning.read_ahead_kb)) as u32;
         match advice {
             Advice::Random => 0,
             Advice::Sequential => max * 2,
@@ -96,7 +97,7 @@ impl Mm {
     fn max_pages(&self, advice: Advice, request: u32) -> u32 {
         let max = self.ra_pages(advice);
         match self.generation.readahead_io_pages {
-            true if max > 0 && request > max => max.max(request.min(self.generation.request_pages)),
+            true if max > 0 && request > max => max.max(request.min(self.request_pages())),
             _ => max,
         }
     }
@@ -287,7 +288,7 @@ impl Mm {
             return Ok(());
         }
         if self.instant_reads {
-            self.read_at_once(cx, 1);
+            self.read_at_once(cx, self.page.kib(1));
             return Ok(());
         }
         self.frames[frame as usize].flags |= flag::LOCKED;

@@ -18,8 +18,6 @@ use super::page_alloc::{AllocContext, HIGHEST, Watermark};
 use super::vmstat::{PGALLOC, Stat};
 use super::{Config, Cx, Mm};
 
-/// Bytes of a page.
-const PAGE: usize = 4096;
 /// `slub_max_order`
 const MAX_ORDER: usize = 3;
 /// Bytes of the vector of a page (`struct bio_vec`).
@@ -117,15 +115,15 @@ impl Kind {
     }
 }
 
-/// The order of a slab on a machine of that many CPUs (`calculate_order`): as many objects as CPUs call for,
-/// as little waste as that allows.
-fn slab_order(size: usize, cpus: usize) -> usize {
-    let most = (PAGE << MAX_ORDER) / size;
+/// The order of a slab on a machine of that many CPUs with pages of `page` bytes (`calculate_order`): as many
+/// objects as CPUs call for, as little waste as that allows.
+fn slab_order(size: usize, cpus: usize, page: usize) -> usize {
+    let most = (page << MAX_ORDER) / size;
     let wanted = (4 * (cpus.ilog2() as usize + 2)).min(most);
     for objects in (1..=wanted).rev() {
         for fraction in [16, 8, 4] {
             let fits = |order: &usize| {
-                let bytes = PAGE << order;
+                let bytes = page << order;
                 bytes >= objects * size && bytes % size <= bytes / fraction
             };
             if let Some(order) = (0..=MAX_ORDER).find(fits) {
@@ -165,7 +163,8 @@ pub(crate) struct Slab {
     /// Pages taken and given back, ever.
     pub(crate) taken: u64,
     pub(super) freed: u64,
-    /// The slab of the head of a page's buffer, by frame; [`NONE`] if it has none. Empty until there is one.
+    /// The slabs of the heads of a page's buffers, by frame, one for each block of it; [`NONE`] if it has
+    /// none. Empty until there is one.
     pub(super) buffers: Vec<u32>,
     /// Pages that the kernel has had since boot, those that slabs may still take the place of, and the time
     /// until which they do.
@@ -179,11 +178,12 @@ impl Slab {
     /// No object yet.
     pub(super) fn new(config: &Config) -> Self {
         let (cpus, nodes) = (config.cpus.max(1) as usize, config.nodes.len());
+        let page = config.page.bytes().0 as usize;
         let cache = |kind: Kind| {
-            let order = slab_order(kind.size(), cpus);
+            let order = slab_order(kind.size(), cpus, page);
             Cache {
                 order,
-                objects: ((PAGE << order) / kind.size()) as u32,
+                objects: ((page << order) / kind.size()) as u32,
                 current: vec![NONE; cpus],
                 partial: std::iter::repeat_with(Partial::default).take(nodes).collect(),
             }
@@ -341,6 +341,7 @@ impl Mm {
     /// allocated just before, or there is a pool.
     fn alloc_kernel_pages(&mut self, cx: &mut Cx, order: usize, kind: MigrateType, gfp: Gfp) -> Option<u32> {
         let preferred = self.node_of_cpu(cx.cpu);
+        let kind = self.generation.grouped(kind);
         let ac = AllocContext { preferred, allowed: u64::MAX, write_cache: false, interleaved: false, kind };
         // A slab of several pages is tried without kswapd, because a smaller one would do (`allocate_slab`).
         let wakes = order == 0 && gfp != Gfp::High;
@@ -394,32 +395,40 @@ impl Mm {
         }
     }
 
-    /// Attaches a buffer to a page that is about to be written, if it has none and the file system works with
-    /// buffers (`create_empty_buffers`).
+    /// Attaches a buffer for each block to a page that is about to be written, if it has none and the file
+    /// system works with buffers (`create_empty_buffers`).
     #[inline]
     pub(super) fn create_buffers(&mut self, cx: &mut Cx, frame: u32) {
         let has_buffers = matches!(self.filesystem, Filesystem::Ext3 | Filesystem::Ext4);
         if !has_buffers || !self.generation.cache_slabs {
             return;
         }
-        if self.slab.buffers.len() < self.frames.len() {
-            self.slab.buffers.resize(self.frames.len(), NONE);
+        let blocks = self.blocks() as usize;
+        if self.slab.buffers.len() < self.frames.len() * blocks {
+            self.slab.buffers.resize(self.frames.len() * blocks, NONE);
         }
-        if self.slab.buffers[frame as usize] == NONE {
-            // Its writer has the page locked, so that zone reclaim for the slab cannot free it.
-            self.frames[frame as usize].flags |= flag::LOCKED;
-            let slab = self.slab_alloc(cx, Kind::BufferHead, Gfp::Kernel);
-            self.frames[frame as usize].flags &= !flag::LOCKED;
-            self.slab.buffers[frame as usize] = slab;
+        let first = frame as usize * blocks;
+        for buffer in first..first + blocks {
+            if self.slab.buffers[buffer] == NONE {
+                // Its writer has the page locked, so that zone reclaim for the slab cannot free it.
+                self.frames[frame as usize].flags |= flag::LOCKED;
+                let slab = self.slab_alloc(cx, Kind::BufferHead, Gfp::Kernel);
+                self.frames[frame as usize].flags &= !flag::LOCKED;
+                self.slab.buffers[buffer] = slab;
+            }
         }
     }
 
-    /// Frees the buffer of a page that is about to be freed (`try_to_free_buffers`).
+    /// Frees the buffers of a page that is about to be freed (`try_to_free_buffers`).
     #[inline]
     pub(super) fn free_buffers(&mut self, cx: &Cx, frame: u32) {
-        if let Some(buffer) = self.slab.buffers.get_mut(frame as usize)
-            && *buffer != NONE
-        {
+        if self.slab.buffers.is_empty() {
+            return;
+        }
+        let blocks = self.blocks() as usize;
+        let first = frame as usize * blocks;
+        for at in first..first + blocks {
+            let Some(buffer) = self.slab.buffers.get_mut(at) else { return };
             let slab = std::mem::replace(buffer, NONE);
             self.slab_free(cx.cpu, Kind::BufferHead, slab);
         }
@@ -564,8 +573,8 @@ mod tests {
     fn slabs_are_as_large_as_slabinfo_says() {
         // Objects of a slab and pages of a slab on machines of 2, 4 and 64 CPUs.
         let of = |kind: Kind, cpus| {
-            let order = slab_order(kind.size(), cpus);
-            ((PAGE << order) / kind.size(), 1 << order)
+            let order = slab_order(kind.size(), cpus, 4096);
+            ((4096 << order) / kind.size(), 1 << order)
         };
         assert_eq!([2, 4, 64].map(|cpus| of(Kind::BufferHead, cpus)), [(39, 1); 3]);
         assert_eq!([2, 4, 64].map(|cpus| of(Kind::Node, cpus)), [(14, 2), (28, 4), (56, 8)]);

@@ -7,8 +7,8 @@ use super::filemap::{Read, Write};
 use super::readahead::RaState;
 use super::{Cx, Done, Mm};
 
-/// Bytes that the pipe holds: 16 pages (`PIPE_DEF_BUFFERS`).
-const PIPE: u32 = 16 << 12;
+/// Pages that the pipe holds (`PIPE_DEF_BUFFERS`).
+const PIPE_PAGES: u64 = 16;
 
 /// A `copy_file_range` to the same place of another file, and how far it has come.
 #[derive(Debug)]
@@ -43,9 +43,10 @@ impl CopyRange {
         if self.half.is_none() && splices {
             cx.spend(mm.costs.syscall);
         }
+        let pipe = mm.page.of(PIPE_PAGES).0 as u32;
         while self.done < self.len {
             let offset = self.offset + u64::from(self.done);
-            let piece = (self.len - self.done).min(if splices { PIPE } else { COPY_BUFFER });
+            let piece = (self.len - self.done).min(if splices { pipe } else { COPY_BUFFER });
             match &mut self.half {
                 None if splices => self.half = Some(Half::Read(Read::into_pipe(offset, piece))),
                 None => self.half = Some(Half::Read(Read::new(offset, piece, How::Buffered))),

@@ -274,8 +274,9 @@ impl Mm {
             // The window consists of neighbours in the address space, within one page table.
             let object = &self.objects[number];
             let (base, page) = (object.base, own - object.base);
-            let first = page.saturating_sub(window / 2).max(page & !511);
-            let last = (first + window).min(object.pages).min((page | 511) + 1);
+            let table = self.ptes() - 1;
+            let first = page.saturating_sub(window / 2).max(page & !table);
+            let last = (first + window).min(object.pages).min((page | table) + 1);
             for near in first..last {
                 if let entry::Is::Swap(slot) = entry::is(self.entries[(base + near) as usize]) {
                     wanted.push(slot);

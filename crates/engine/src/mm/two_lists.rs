@@ -9,7 +9,7 @@ use lotsfree_formulas::lists::{
     Lists, Refault, inactive_anon_is_low, inactive_file_is_low, refault_activates,
 };
 use lotsfree_kernel_files::counters::vmstat;
-use lotsfree_units::{Bytes, PageSize};
+use lotsfree_units::Bytes;
 
 use super::frame::{Frame, flag, list};
 use super::lru_lock::LockedBatch;
@@ -60,8 +60,8 @@ impl Policy for TwoLists {
         "active and inactive lists"
     }
 
-    fn state(&self, _generation: &Generation, pages: u64) -> Box<dyn Kept> {
-        Box::new(State { boot_size: PageSize::X86.of(pages), ..State::default() })
+    fn state(&self, _generation: &Generation, boot_size: Bytes) -> Box<dyn Kept> {
+        Box::new(State { boot_size, ..State::default() })
     }
 
     /// Anonymous pages start on the inactive list from 5.9 on (b518154e59aa), and on the active list before;
@@ -422,7 +422,7 @@ impl Mm {
         let l = &self.lruvecs[which];
         let lists = l.page_state();
         let size = if self.generation.rules.lists.ratio_from_lists {
-            PageSize::X86.of(lists.inactive_anon + lists.active_anon)
+            self.page.of(lists.inactive_anon + lists.active_anon)
         } else {
             l.state::<State>().boot_size
         };
@@ -431,7 +431,7 @@ impl Mm {
 
     fn file_low_by_ratio(&self, which: usize) -> bool {
         let lists = self.lruvecs[which].page_state();
-        inactive_file_is_low(&self.generation.rules.lists, &lists, PageSize::X86)
+        inactive_file_is_low(&self.generation.rules.lists, &lists, self.page)
     }
 
     /// `inactive_file_is_low`. Refault activations make the list low whatever its length (4.19, 5.4).

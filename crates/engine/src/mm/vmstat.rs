@@ -24,7 +24,6 @@ use lotsfree_settings::{
     PAGECACHE_LIMIT_IGNORE_DIRTY, PAGECACHE_LIMIT_MB, SWAPPINESS, VFS_CACHE_PRESSURE, WATERMARK_BOOST_FACTOR,
     WATERMARK_SCALE_FACTOR, ZONE_RECLAIM_MODE,
 };
-use lotsfree_units::PageSize;
 
 use super::Mm;
 use super::frame::list;
@@ -474,7 +473,7 @@ impl Mm {
 
     /// Enters the lines that `/proc/meminfo` and a node's `meminfo` share.
     fn shared_meminfo(&self, lines: &mut Lines<Meminfo>, sums: &Sums) {
-        let kib = |pages: u64| pages * 4;
+        let kib = |pages: u64| self.page.kib(pages);
         let lru = |which: usize| kib(sums.lru[which]);
         use meminfo as m;
         let values = [
@@ -525,27 +524,27 @@ impl Mm {
                 sum_low,
                 total_reserve: self.total_reserve,
             };
-            lines.put(meminfo::MemAvailable, 4 * mem_available(rules, &input));
+            lines.put(meminfo::MemAvailable, self.page.kib(mem_available(rules, &input)));
         }
         let buffers = self.buffers();
-        lines.put(meminfo::Buffers, 4 * buffers);
-        lines.put(meminfo::Cached, 4 * (sums.get(Stat::FilePages) - buffers));
+        lines.put(meminfo::Buffers, self.page.kib(buffers));
+        lines.put(meminfo::Cached, self.page.kib(sums.get(Stat::FilePages) - buffers));
         if let (Some(_), Some(pool)) = (&self.zswap, &self.zpool) {
-            lines.put(meminfo::Zswap, 4 * pool.pages());
-            lines.put(meminfo::Zswapped, 4 * pool.objects());
+            lines.put(meminfo::Zswap, self.page.kib(pool.pages()));
+            lines.put(meminfo::Zswapped, self.page.kib(pool.objects()));
         }
-        lines.put(meminfo::SwapTotal, 4 * u64::from(self.swap.total));
-        lines.put(meminfo::SwapFree, 4 * self.swap.free());
+        lines.put(meminfo::SwapTotal, self.page.kib(u64::from(self.swap.total)));
+        lines.put(meminfo::SwapFree, self.page.kib(self.swap.free()));
         // The ratio follows the same rule on every kernel. Where the kernel's function was not read, RHEL 6's
         // is used.
         if let Some(rules) = self.generation.rules.overcommit.or(Rules::rhel_6().overcommit) {
             let setting = LimitSetting::Ratio(DEFAULT_RATIO);
             let swap = u64::from(self.swap.total);
-            let limit = commit_limit(&rules, setting, sums.managed, 0, swap, PageSize::X86);
-            lines.put(meminfo::CommitLimit, 4 * limit);
+            let limit = commit_limit(&rules, setting, sums.managed, 0, swap, self.page);
+            lines.put(meminfo::CommitLimit, self.page.kib(limit));
         }
-        lines.put(meminfo::Committed_AS, 4 * self.committed());
-        lines.put(meminfo::Hugepagesize, 2048);
+        lines.put(meminfo::Committed_AS, self.page.kib(self.committed()));
+        lines.put(meminfo::Hugepagesize, self.page.pmd_huge().as_kib());
         lines.values
     }
 
@@ -565,8 +564,8 @@ impl Mm {
             lines.put(counter, 0);
         }
         self.shared_meminfo(&mut lines, &sums);
-        lines.put(meminfo::MemUsed, 4 * (sums.managed - sums.free));
-        lines.put(meminfo::FilePages, 4 * (sums.get(Stat::FilePages) + sums.get(Stat::SwapCached)));
+        lines.put(meminfo::MemUsed, self.page.kib(sums.managed - sums.free));
+        lines.put(meminfo::FilePages, self.page.kib(sums.get(Stat::FilePages) + sums.get(Stat::SwapCached)));
         if !vmstat::nr_swapcached.row().is_in(lines.release) {
             // A node's file has this line only if the node counts it.
             lines.values.set(meminfo::SwapCached, u64::MAX);
@@ -622,8 +621,7 @@ impl Mm {
             managed: zone.managed,
         });
         let zones: Vec<_> = zones.chain([watermarks::Zone { kind, present: 0, managed: 0 }]).collect();
-        let computed =
-            watermarks::watermarks(&self.generation.rules.watermarks, &tuning, &zones, PageSize::X86);
+        let computed = watermarks::watermarks(&self.generation.rules.watermarks, &tuning, &zones, self.page);
         computed.last().copied().unwrap_or(Watermarks { min: 0, low: 0, high: 0, promo: None })
     }
 
@@ -707,13 +705,15 @@ impl Mm {
         marks.put(zoneinfo::node_unreclaimable, u64::from(self.nodes[zone.node].kswapd.gave_up()));
         // The first page frame of a PC does not belong to the allocator.
         marks.put(zoneinfo::start_pfn, zone.start_pfn.max(1));
-        marks.put(zoneinfo::inactive_ratio, inactive_ratio(PageSize::X86.of(zone.managed)));
+        marks.put(zoneinfo::inactive_ratio, inactive_ratio(self.page.of(zone.managed)));
     }
 }
 
-/// Page frames from the zone's first to its last. Only ZONE_DMA has holes: its first page and the firmware's.
+/// Page frames from the zone's first to its last. Only a PC's ZONE_DMA has holes: its first page and the
+/// firmware's.
 fn spanned(zone: &Zone) -> u64 {
-    if zone.kind == ZoneKind::Dma && zone.managed < zone.present { 4095 } else { zone.present }
+    let holes = zone.kind == ZoneKind::Dma && zone.start_pfn == 0 && zone.managed < zone.present;
+    if holes { 4095 } else { zone.present }
 }
 
 impl Mm {

@@ -13,6 +13,7 @@
 use std::collections::BTreeSet;
 
 use lotsfree_scenario::Zpool as Kind;
+use lotsfree_units::PageSize;
 
 use super::frame::{NONE, flag};
 use super::free_area::MigrateType;
@@ -21,16 +22,15 @@ use super::vmstat::Stat;
 use super::{Cx, Mm, footprint};
 use crate::generation::ZspageChain;
 
-/// Bytes of a page.
-const PAGE: u32 = 4096;
 /// `ZS_HANDLE_SIZE`: bytes that each object has for the way back to its handle.
 const HANDLE: u32 = 8;
 /// `ZS_MIN_ALLOC_SIZE`
 const LEAST: u32 = 32;
-/// `ZS_SIZE_CLASS_DELTA`: classes are this many bytes apart.
-const DELTA: u32 = 16;
-/// `CHUNK_SIZE` of zbud, which rounds objects up to it and takes one of a page for its header.
-const CHUNK: u32 = 64;
+/// `CLASS_BITS`: classes are a page divided by two to the power of this apart (`ZS_SIZE_CLASS_DELTA`).
+const CLASS_BITS: u32 = 8;
+/// `NCHUNKS_ORDER` of zbud: a page has two to the power of this chunks (`CHUNK_SIZE`), to which objects are
+/// rounded up, and one of which is its header.
+const CHUNKS_ORDER: u32 = 6;
 
 /// The form of zspages (`struct size_class`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,44 +42,52 @@ pub(super) struct SizeClass {
 impl SizeClass {
     /// The class of zram's compressed pages of this many bytes. One that nearly fills a page is stored as it
     /// was, because it would have a page to itself in any case (`zs_huge_class_size`).
-    pub(super) fn of(chain: ZspageChain, object_bytes: u32) -> SizeClass {
+    pub(super) fn of(chain: ZspageChain, object_bytes: u32, page: PageSize) -> SizeClass {
+        let (most, delta) = (bytes_of(page), bytes_of(page) >> CLASS_BITS);
         let shares = |size: &u32| {
-            let class = SizeClass::of_size(chain, *size);
+            let class = SizeClass::of_size(chain, *size, most);
             class.pages > 1 && class.objects > 1
         };
-        let largest = (LEAST..=PAGE).step_by(DELTA as usize).filter(shares).max().unwrap_or(PAGE);
+        let largest = (LEAST..=most).step_by(delta as usize).filter(shares).max().unwrap_or(most);
         if object_bytes >= largest - (HANDLE - 1) {
-            return SizeClass::of_size(chain, PAGE);
+            return SizeClass::of_size(chain, most, most);
         }
-        SizeClass::of_object(chain, object_bytes)
+        SizeClass::of_object(chain, object_bytes, page)
     }
 
     /// The class of objects of this many bytes (`zs_malloc`).
-    pub(super) fn of_object(chain: ZspageChain, bytes: u32) -> SizeClass {
-        let size = (bytes + HANDLE).max(LEAST).next_multiple_of(DELTA);
-        SizeClass::of_size(chain, size.min(PAGE))
+    pub(super) fn of_object(chain: ZspageChain, bytes: u32, page: PageSize) -> SizeClass {
+        let (most, delta) = (bytes_of(page), bytes_of(page) >> CLASS_BITS);
+        let wanted = (bytes + HANDLE).max(LEAST);
+        let size = LEAST + (wanted - LEAST).next_multiple_of(delta);
+        SizeClass::of_size(chain, size.min(most), most)
     }
 
     /// The page of zbud with objects of this many bytes; `None` if they leave no room for another object
     /// of the least size (`zbud_alloc`).
-    pub(super) fn of_zbud(bytes: u32) -> Option<SizeClass> {
-        let fits = bytes <= PAGE - 2 * CHUNK;
-        let two = 2 * bytes.next_multiple_of(CHUNK) <= PAGE - CHUNK;
+    pub(super) fn of_zbud(bytes: u32, page: PageSize) -> Option<SizeClass> {
+        let (page, chunk) = (bytes_of(page), bytes_of(page) >> CHUNKS_ORDER);
+        let fits = bytes <= page - 2 * chunk;
+        let two = 2 * bytes.next_multiple_of(chunk) <= page - chunk;
         fits.then_some(SizeClass { pages: 1, objects: 1 + u32::from(two) })
     }
 
-    fn of_size(chain: ZspageChain, size: u32) -> SizeClass {
+    fn of_size(chain: ZspageChain, size: u32, page: u32) -> SizeClass {
         let pages = match chain {
             // Of two lengths that use the same percentage, the kernel takes the shorter one.
             ZspageChain::LargestUse => {
-                let percent = |pages: u32| (pages * PAGE - pages * PAGE % size) * 100 / (pages * PAGE);
+                let percent = |pages: u32| (pages * page - pages * page % size) * 100 / (pages * page);
                 (1..=4).rev().max_by_key(|pages| percent(*pages)).unwrap_or(1)
             }
             ZspageChain::LeastWaste if size.is_power_of_two() => 1,
-            ZspageChain::LeastWaste => (1..=8).min_by_key(|pages| pages * PAGE % size).unwrap_or(1),
+            ZspageChain::LeastWaste => (1..=8).min_by_key(|pages| pages * page % size).unwrap_or(1),
         };
-        SizeClass { pages, objects: pages * PAGE / size }
+        SizeClass { pages, objects: pages * page / size }
     }
+}
+
+fn bytes_of(page: PageSize) -> u32 {
+    page.bytes().0 as u32
 }
 
 /// The pages of compressed pages.

@@ -11,6 +11,7 @@
 //! (`mm/swap_slots.c`) and keep their objects for as long.
 
 use lotsfree_kernel_files::counters::vmstat;
+use lotsfree_units::{Bytes, PageSize};
 
 use super::frame::flag;
 use super::vmstat::Stat;
@@ -30,8 +31,8 @@ pub struct ZramConfig {
 }
 
 /// Pages of the table that zram allocates when its size is set (`zram_meta_alloc`).
-pub(crate) fn table_pages(slots: u64) -> u64 {
-    (slots * TABLE_ENTRY).div_ceil(4096)
+pub(crate) fn table_pages(slots: u64, page: PageSize) -> u64 {
+    page.pages_for(Bytes(slots * TABLE_ENTRY))
 }
 
 /// The device; its pages are in [`Mm::zpool`](super::Mm).
@@ -52,7 +53,7 @@ impl Zram {
     /// The pool of a machine that has one, without a page yet.
     pub(super) fn pool(config: &Config) -> Option<Box<Zpool>> {
         let zram = config.zram.filter(|_| config.swap_pages > 0)?;
-        let class = SizeClass::of(config.generation.zspage_chain, zram.object_bytes);
+        let class = SizeClass::of(config.generation.zspage_chain, zram.object_bytes, config.page);
         Some(Zpool::new(lotsfree_scenario::Zpool::Zsmalloc, class, config.swap_pages))
     }
 }
@@ -66,7 +67,7 @@ impl Mm {
         self.stat_add(frame, Stat::VmscanWrite);
         self.events[vmstat::pswpout] += 1;
         if !self.generation.swap_rw_page {
-            self.events[vmstat::pgpgout] += 4;
+            self.events[vmstat::pgpgout] += self.page.kib(1);
         }
         let written = self.zram_store(cx, slot);
         self.stat_add(frame, Stat::Written);
@@ -100,7 +101,7 @@ impl Mm {
     pub(super) fn zram_read(&mut self, cx: &mut Cx, pages: u32) {
         cx.spend(self.costs.decompress * u64::from(pages));
         if !self.generation.swap_rw_page {
-            self.events[vmstat::pgpgin] += u64::from(pages) * 4;
+            self.events[vmstat::pgpgin] += self.page.kib(pages.into());
         }
     }
 }

@@ -62,12 +62,13 @@ impl ZswapConfig {
     /// The form of the pool's pages; `None` if it takes no page.
     fn class(self, config: &Config) -> Option<SizeClass> {
         let evicts = config.generation.zswap.shrink.is_by_allocator();
+        let (page, chain) = (config.page, config.generation.zspage_chain);
         match self.zpool {
-            Kind::Zbud => SizeClass::of_zbud(self.object_bytes + if evicts { HEADER } else { 0 }),
+            Kind::Zbud => SizeClass::of_zbud(self.object_bytes + if evicts { HEADER } else { 0 }, page),
             // LZO makes more than a page of what does not compress, which is more than zsmalloc's largest
             // object (`ZS_MAX_ALLOC_SIZE`).
-            Kind::Zsmalloc if self.object_bytes >= 4096 => None,
-            Kind::Zsmalloc => Some(SizeClass::of_object(config.generation.zspage_chain, self.object_bytes)),
+            Kind::Zsmalloc if u64::from(self.object_bytes) >= page.bytes().0 => None,
+            Kind::Zsmalloc => Some(SizeClass::of_object(chain, self.object_bytes, page)),
         }
     }
 }

@@ -13,6 +13,7 @@ use lotsfree_run::{Event, EventKind, Histogram, Interval, Sink as _, Spent, Toll
 use lotsfree_scenario::Case;
 use lotsfree_settings::TRANSPARENT_HUGEPAGE_ENABLED;
 use lotsfree_sys::{Policy, Region, SharedMemory};
+use lotsfree_units::PageSize;
 use lotsfree_workload as workload;
 use lotsfree_workload::RegionId;
 use lotsfree_workload::actor::Need;
@@ -229,7 +230,7 @@ impl Process {
             base_pages: case.tuning.get(TRANSPARENT_HUGEPAGE_ENABLED).is_none(),
             contents: case.machine.swap.compresses().then(|| {
                 let seed = case.seed.wrapping_add(order.process as u64) << 32;
-                (random_bytes(case.machine.swap.object_bytes()), seed)
+                (random_bytes(case.machine.swap.object_bytes(PageSize::X86)), seed)
             }),
         };
         Ok(Process {

@@ -119,6 +119,7 @@ mod tests {
         MachineSpec {
             generation: "linux-6.1".parse::<Generation>().expect("known"),
             cpus: Cpus::Total(1),
+            page_size: Size::kib(4),
             nodes: vec![Size::mib(512)],
             distance: Distance::default(),
             kernel: None,

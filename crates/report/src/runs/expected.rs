@@ -27,6 +27,11 @@ pub(super) struct Expected {
     pub(super) nearest: Vec<Option<Known>>,
 }
 
+/// Whether kernels with pages of the run's size were compared: those of PCs.
+fn has_known_pages(view: &View<'_>) -> bool {
+    view.page() == 4096.0
+}
+
 struct Row {
     key: &'static str,
     name: &'static str,
@@ -44,7 +49,7 @@ impl Expected {
         let shipped = Intervals::shipped();
         let known = |view: &View<'_>| {
             let generation = view.keys.get("generation").map(|name| name.trim_matches('"'));
-            generation.is_some_and(|name| shipped.kernels.contains(name))
+            has_known_pages(view) && generation.is_some_and(|name| shipped.kernels.contains(name))
         };
         let doing = |index: usize| {
             Stratum::of_figures(|key| {
@@ -63,8 +68,8 @@ impl Expected {
         let rows: Vec<Row> = measures.iter().filter_map(row).collect();
         let note = match rows.is_empty() {
             true => {
-                "How far off these figures are is not known: no kernel of this generation was compared with \
-                     the model."
+                "How far off these figures are is not known: no kernel of this generation, with such pages, was \
+                     compared with the model."
                     .to_owned()
             }
             false => format!(
@@ -76,7 +81,7 @@ impl Expected {
         let experiments = Nearest::shipped();
         let nearest = |(index, view): (usize, &&View<'_>)| {
             let traits = Traits::of(&view.keys, view.machine.as_ref()?, doing(index));
-            experiments.find(&traits).cloned()
+            experiments.find(&traits).filter(|_| has_known_pages(view)).cloned()
         };
         let nearest = views.iter().enumerate().map(nearest).collect();
         Some(Expected { rows, note, nearest })

@@ -71,7 +71,7 @@ const HALF: ZramConfig = ZramConfig { object_bytes: 2048, limit_pages: 0 };
 #[test]
 fn zspages_waste_what_the_kernel_s_chains_waste() {
     let of = |chain, bytes| {
-        let class = SizeClass::of(chain, bytes);
+        let class = SizeClass::of(chain, bytes, PageSize::X86);
         (class.pages, class.objects)
     };
     // 2048 bytes and a handle are of the class of 2064: 7 fill 88 % of 4 pages, 15 all but 1808 bytes of 8.
