@@ -13,27 +13,31 @@ pub fn conditions(run: &Run, machine: &MachineSpec) -> Conditions {
     let row = run.facts().measure.window.map_or(0, |window| run.samples().rows(window).start);
     let (first, measured) = (run.samples().get(0), run.samples().get(row));
     let (nodes, cpus) = (&machine.nodes, machine.cpus_per_node().iter().sum());
+    let page = PageSize::new(run.facts().page_size).unwrap_or_default();
     Conditions {
-        kernel: first.as_ref().zip(measured.as_ref()).and_then(|(first, then)| occupied(first, then, nodes)),
-        reserved: first.as_ref().and_then(|first| reserved(first, nodes)),
+        kernel: first
+            .as_ref()
+            .zip(measured.as_ref())
+            .and_then(|(first, then)| occupied(page, (first, then), nodes)),
+        reserved: first.as_ref().and_then(|first| reserved(page, first, nodes)),
         measured_latency: run.facts().machine == RunOn::Vm,
-        pagesets: first.as_ref().and_then(|first| pagesets(first, nodes.len(), cpus)),
+        pagesets: first.as_ref().and_then(|first| pagesets(page, first, nodes.len(), cpus)),
     }
 }
 
 /// Memory of a node that an actor could obtain, in bytes: free pages, pages in the CPUs' pagesets, and pages
-/// on the lists of reclaim. `meminfo` is that of the node.
-pub fn to_be_had(zones: &[Zone], id: u32, meminfo: &Values<Meminfo>) -> u64 {
+/// on the lists of reclaim. `meminfo` is that of the node, `page` the size of the machine's pages.
+pub fn to_be_had(page: PageSize, zones: &[Zone], id: u32, meminfo: &Values<Meminfo>) -> u64 {
     let pagesets = zones.iter().filter(|zone| zone.node == id).flat_map(|zone| &zone.pagesets);
-    let held = PageSize::X86.of(pagesets.map(|set| set.count).sum()).0;
+    let held = page.of(pagesets.map(|set| set.count).sum()).0;
     let files = on_lists(meminfo, [meminfo::Active_file, meminfo::Inactive_file]);
-    marked(zones, id, zoneinfo::free) + held + files + anonymous(meminfo)
+    marked(page, zones, id, zoneinfo::free) + held + files + anonymous(meminfo)
 }
 
 /// What the zones of a node have of a mark together, in bytes; 0 if they do not show it.
-pub fn marked(zones: &[Zone], id: u32, mark: Counter<Zoneinfo>) -> u64 {
+pub fn marked(page: PageSize, zones: &[Zone], id: u32, mark: Counter<Zoneinfo>) -> u64 {
     let its = zones.iter().filter(|zone| zone.node == id);
-    PageSize::X86.of(its.filter_map(|zone| zone.marks.get(mark)).sum()).0
+    page.of(its.filter_map(|zone| zone.marks.get(mark)).sum()).0
 }
 
 /// Anonymous pages on the lists of a node, in bytes.
@@ -52,8 +56,8 @@ fn of_node(sample: &Sample, id: u32) -> Option<&Values<Meminfo>> {
 }
 
 /// Memory of a node that its zones manage, in bytes. `None` if the sample does not show it.
-fn managed(sample: &Sample, id: u32) -> Option<u64> {
-    Some(marked(&sample.zones, id, zoneinfo::managed)).filter(|managed| *managed > 0)
+fn managed(page: PageSize, sample: &Sample, id: u32) -> Option<u64> {
+    Some(marked(page, &sample.zones, id, zoneinfo::managed)).filter(|managed| *managed > 0)
 }
 
 /// Sizes of the nodes, each less the `part` of that node.
@@ -67,38 +71,39 @@ fn without(nodes: &[Size], part: impl Fn(u32) -> Option<u64>) -> Option<Occupied
 /// memory and locked memory, with the page tables and slabs for what the actors have by then. The anonymous
 /// pages that were there before any actor started are added. What zram or zswap holds is the actors',
 /// who have swapped it out. `None` if the samples do not show the nodes.
-fn occupied(first: &Sample, measured: &Sample, nodes: &[Size]) -> Option<Occupied> {
+fn occupied(page: PageSize, (first, measured): (&Sample, &Sample), nodes: &[Size]) -> Option<Occupied> {
     without(nodes, |id| {
-        let obtainable = to_be_had(&measured.zones, id, of_node(measured, id)?);
-        let compressed = zspages(measured, id, nodes.len()).saturating_sub(zspages(first, id, nodes.len()));
+        let obtainable = to_be_had(page, &measured.zones, id, of_node(measured, id)?);
+        let compressed =
+            zspages(page, measured, id, nodes.len()).saturating_sub(zspages(page, first, id, nodes.len()));
         (obtainable + compressed).checked_sub(anonymous(of_node(first, id)?))
     })
 }
 
 /// Memory of a node that holds compressed pages, in bytes. Where the zones do not show it, all of it on a
 /// machine of one node, as is what zswap has from zbud, which `Zswap` alone shows.
-fn zspages(sample: &Sample, id: u32, nodes: usize) -> u64 {
+fn zspages(page: PageSize, sample: &Sample, id: u32, nodes: usize) -> u64 {
     let zones = sample.zones.iter().filter(|zone| zone.node == id);
     let shown: Vec<u64> = zones.filter_map(|zone| zone.stats.get(vmstat::nr_zspages)).collect();
     let all = || sample.vmstat.get(vmstat::nr_zspages).filter(|_| nodes == 1).unwrap_or(0);
-    let zspages = PageSize::X86.of(if shown.is_empty() { all() } else { shown.iter().sum() }).0;
+    let zspages = page.of(if shown.is_empty() { all() } else { shown.iter().sum() }).0;
     let zswap = sample.meminfo.get(meminfo::Zswap).filter(|_| nodes == 1).unwrap_or(0);
     zspages.max(Bytes::kib(zswap).0)
 }
 
 /// The memory of each node that its zones do not manage: a scenario's `machine.reserved`. `None` if the
 /// sample does not show the nodes.
-fn reserved(sample: &Sample, nodes: &[Size]) -> Option<Occupied> {
-    without(nodes, |id| managed(sample, id))
+fn reserved(page: PageSize, sample: &Sample, nodes: &[Size]) -> Option<Occupied> {
+    without(nodes, |id| managed(page, sample, id))
 }
 
 /// Free memory of each node in the pageset of each CPU: a scenario's `machine.pagesets`. `None` if the sample
 /// does not show pagesets of the nodes.
-fn pagesets(sample: &Sample, nodes: usize, cpus: u32) -> Option<Vec<Vec<Size>>> {
+fn pagesets(page: PageSize, sample: &Sample, nodes: usize, cpus: u32) -> Option<Vec<Vec<Size>>> {
     let of = |node: u32, cpu: u32| {
         let zones = sample.zones.iter().filter(|zone| zone.node == node);
         let sets = zones.flat_map(|zone| &zone.pagesets).filter(|set| set.cpu == cpu);
-        Size(PageSize::X86.of(sets.map(|set| set.count).sum()))
+        Size(page.of(sets.map(|set| set.count).sum()))
     };
     let shown = |node: u32| sample.zones.iter().any(|zone| zone.node == node && !zone.pagesets.is_empty());
     (0u32..)
@@ -116,27 +121,30 @@ mod tests {
     fn a_host_has_a_kernel() {
         let sample = Sampler::new(&[0], None).unwrap().sample(0).unwrap();
         let total = Size(Bytes::kib(sample.meminfo.get(meminfo::MemTotal).unwrap()));
-        let Some(Occupied::PerNode(kernel)) = occupied(&sample, &sample, &[total]) else {
+        let Some(Occupied::PerNode(kernel)) = occupied(PageSize::X86, (&sample, &sample), &[total]) else {
             panic!("{sample:?}")
         };
         let [kernel] = kernel.as_slice() else { panic!("{kernel:?}") };
         assert!(*kernel > Size(Bytes::mib(1)) && *kernel < total, "{kernel} of {total}");
         // On most hosts, MemTotal is the memory that the zones manage. On one whose kernel initialises its
         // page structs late, the zones managed 1.36 GiB less (6.18, 24 GiB).
-        let unmanaged = total.bytes() - managed(&sample, 0).unwrap();
-        assert_eq!(reserved(&sample, &[total]), Some(Occupied::PerNode(vec![Size(Bytes(unmanaged))])));
-        let held = pagesets(&sample, 1, 2).unwrap();
+        let unmanaged = total.bytes() - managed(PageSize::X86, &sample, 0).unwrap();
+        assert_eq!(
+            reserved(PageSize::X86, &sample, &[total]),
+            Some(Occupied::PerNode(vec![Size(Bytes(unmanaged))]))
+        );
+        let held = pagesets(PageSize::X86, &sample, 1, 2).unwrap();
         assert!(held.len() == 1 && held[0].len() == 2, "{held:?}");
-        assert_eq!(pagesets(&sample, 2, 2), None);
-        assert_eq!(occupied(&sample, &sample, &[total, total]), None);
-        assert_eq!(reserved(&sample, &[total, total]), None);
+        assert_eq!(pagesets(PageSize::X86, &sample, 2, 2), None);
+        assert_eq!(occupied(PageSize::X86, (&sample, &sample), &[total, total]), None);
+        assert_eq!(reserved(PageSize::X86, &sample, &[total, total]), None);
     }
 
     #[test]
     fn what_actors_have_is_theirs_and_their_page_tables_are_the_kernel_s() {
         let first = Sampler::new(&[0], None).unwrap().sample(0).unwrap();
         let total = [Size(Bytes::kib(first.meminfo.get(meminfo::MemTotal).unwrap()))];
-        let of = |measured: &Sample| match occupied(&first, measured, &total) {
+        let of = |measured: &Sample| match occupied(PageSize::X86, (&first, measured), &total) {
             Some(Occupied::PerNode(kernel)) => kernel[0].bytes(),
             other => panic!("{other:?}"),
         };
@@ -155,7 +163,7 @@ mod tests {
         measured.vmstat.set(vmstat::nr_zspages, first.vmstat.get(vmstat::nr_zspages).unwrap_or(0) + 40);
         let mut first = first.clone();
         first.zones.iter_mut().for_each(|zone| zone.stats = Values::default());
-        let kernel = occupied(&first, &measured, &total);
+        let kernel = occupied(PageSize::X86, (&first, &measured), &total);
         assert_eq!(kernel, Some(Occupied::PerNode(vec![Size(Bytes(of(&first) + tables * 4096))])));
     }
 }

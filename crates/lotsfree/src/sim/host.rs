@@ -57,6 +57,12 @@ pub(super) fn conditions(path: &Path, machine: &MachineSpec) -> anyhow::Result<C
     let Observation { label, now, .. } = observe(open(path)?, &Options::default());
     let places = places(&now);
     anyhow::ensure!(
+        now.host.page_size == machine.page(),
+        "{label}: a host with pages of {}; the scenario's machine has pages of {}",
+        now.host.page_size.bytes(),
+        machine.page().bytes()
+    );
+    anyhow::ensure!(
         places.len() == machine.nodes.len()
             && places
                 .iter()
@@ -98,11 +104,6 @@ struct Place {
 }
 
 fn of(now: &Snapshot, label: &str) -> anyhow::Result<String> {
-    anyhow::ensure!(
-        now.host.page_size == PageSize::X86,
-        "{label}: pages of {}; the model has pages of 4 KiB",
-        now.host.page_size.bytes()
-    );
     let places = places(now);
     anyhow::ensure!(
         places.iter().any(|place| place.size > 0),
@@ -142,7 +143,7 @@ fn of(now: &Snapshot, label: &str) -> anyhow::Result<String> {
 
 /// The nodes; one of all memory if they are not known.
 fn places(now: &Snapshot) -> Vec<Place> {
-    let all = now.meminfo.as_ref();
+    let (all, page) = (now.meminfo.as_ref(), now.host.page_size);
     let zones = now.zones.as_deref().unwrap_or_default();
     let mut ids: Vec<u32> = zones.iter().map(|zone| zone.node).collect();
     ids.sort_unstable();
@@ -150,11 +151,11 @@ fn places(now: &Snapshot) -> Vec<Place> {
     let of = |id: u32| {
         let node = now.nodes.iter().flatten().find(|node| node.id == id);
         let meminfo = node.and_then(|node| node.meminfo.as_ref()).or(all.filter(|_| ids.len() == 1));
-        let size = marked(zones, id, zoneinfo::present).next_multiple_of(MIB);
+        let size = marked(page, zones, id, zoneinfo::present).next_multiple_of(MIB);
         Place {
             size,
-            managed: marked(zones, id, zoneinfo::managed),
-            kernel: meminfo.map_or(0, |meminfo| size.saturating_sub(to_be_had(zones, id, meminfo))),
+            managed: marked(page, zones, id, zoneinfo::managed),
+            kernel: meminfo.map_or(0, |meminfo| size.saturating_sub(to_be_had(page, zones, id, meminfo))),
         }
     };
     let found: Vec<Place> = ids.iter().map(|id| of(*id)).filter(|place| place.size > 0).collect();
@@ -191,6 +192,13 @@ fn machine(text: &mut String, now: &Snapshot, places: &[Place]) {
         one_line(release),
         quoted(generation.name())
     );
+    if now.host.page_size != PageSize::X86 {
+        let page = quoted(&now.host.page_size.bytes().to_string());
+        let _ = writeln!(
+            text,
+            "# The zones and pageblocks of arm64 with pages of this size.\npage-size  = {page}"
+        );
+    }
     let _ = writeln!(text, "cpus       = {cpus}\nnodes      = {}", list(&|place| place.size));
     let is_matrix =
         nodes.len() == places.len() && nodes.iter().all(|node| node.distance.len() == nodes.len());
@@ -466,6 +474,26 @@ mod tests {
         let case = Scenario::parse(&text, "host.toml").unwrap().cases(None).unwrap().remove(0);
         assert_eq!((case.machine.generation.name(), case.machine.nodes.len()), ("linux-6.1", 2), "{text}");
         assert!(text.contains("swap       = { size = "), "{text}");
+    }
+
+    #[test]
+    fn a_host_with_pages_of_64_kib_is_a_machine_with_such_pages() {
+        let fixture = "../../fixtures/rules/zone-watermarks/fires-64k-pages.txt";
+        let host = Path::new(env!("CARGO_MANIFEST_DIR")).join(fixture);
+        let text = scenario(Some(&host)).unwrap();
+        let case = Scenario::parse(&text, "host.toml").unwrap().cases(None).unwrap().remove(0);
+        assert_eq!(case.machine.page().bytes(), Bytes::kib(64), "{text}");
+        // 248,320 pages are present.
+        assert_eq!(case.machine.memory(), Bytes::kib(248_320 * 64), "{text}");
+        let config = lotsfree_engine::config(&case).unwrap();
+        assert_eq!(config.mm.nodes, [248_320]);
+        assert!(conditions(&host, &case.machine).is_ok());
+        let small = MachineSpec { page_size: "4 KiB".parse().unwrap(), ..case.machine };
+        let error = conditions(&host, &small).unwrap_err().to_string();
+        assert!(
+            error.ends_with("a host with pages of 64 KiB; the scenario's machine has pages of 4 KiB"),
+            "{error}"
+        );
     }
 
     #[test]

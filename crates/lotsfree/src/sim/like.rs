@@ -50,7 +50,7 @@ pub(super) fn apply(cases: &mut [Case], path: &Path, record: Option<&Record>) ->
     without.dedup();
     anyhow::ensure!(
         without.len() < cases.len(),
-        "{}: its runs are of other machines than the scenario's; generation, CPUs and nodes must be the same",
+        "{}: its runs are of other machines than the scenario's; generation, CPUs, page size and nodes must be the same",
         path.display()
     );
     if !without.is_empty() {
@@ -75,8 +75,10 @@ impl Executed {
     }
 
     fn is_on_machine_of(&self, case: &Case) -> bool {
-        let of =
-            |case: &Case| (case.machine.generation, case.machine.nodes.clone(), case.machine.cpus_per_node());
+        let of = |case: &Case| {
+            let machine = &case.machine;
+            (machine.generation, machine.page(), machine.nodes.clone(), machine.cpus_per_node())
+        };
         of(&self.case) == of(case)
     }
 
