@@ -37,7 +37,8 @@ impl MeasuredCosts {
         Measured::of(&times).map_or(1.0, |times| times.median)
     }
 
-    /// Each cost in nanoseconds: as measured, or as many times the model's own as [`times`](Self::times) says.
+    /// Each cost in nanoseconds: as measured, or as many times the model's own as [`times`](Self::times)
+    /// says.
     pub fn or_estimate(&self) -> Vec<(&'static str, f64)> {
         let own = Costs::default();
         let cost = |((name, own), (_, measured)): ((&'static str, u64), (_, Option<Measured>))| {

@@ -60,8 +60,8 @@ pub const COPY_BUFFER: u32 = 128 << 10;
 /// One operation of a thread.
 ///
 /// Sizes and offsets in bytes are multiples of nothing in particular; pages have 4 KiB whatever the machine's
-/// have, and are counted from the beginning of the mapping. An operation on a file or region that does not exist is an error of the
-/// thread: it is counted and the stream goes on.
+/// have, and are counted from the beginning of the mapping. An operation on a file or region that does not
+/// exist is an error of the thread: it is counted and the stream goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// A request begins: its latency is measured from here.

@@ -122,6 +122,7 @@ impl Read {
             return call.direct(mm, cx, number, len, false);
         }
         let end = mm.page.pages_for(Bytes(call.offset + len)) as u32;
+        let copy = mm.copy_of_page();
         while call.done < len {
             let at = call.offset + call.done;
             let page = (at >> shift) as u32;
@@ -148,7 +149,7 @@ impl Read {
             }
             let part = (page_size - (at & (page_size - 1))).min(len - call.done);
             if !call.piped {
-                cx.spend(mm.costs.copy * part.div_ceil(BLOCK));
+                cx.spend(if part == page_size { copy } else { mm.copy_of(part) });
             }
             if ra.prev != page {
                 mm.generation.policy.touch(mm, frame);
@@ -198,6 +199,7 @@ impl Write {
         if call.how == How::Direct {
             return call.direct(mm, cx, number, call.len, true);
         }
+        let copy = mm.copy_of_page();
         while call.done < call.len {
             let at = call.offset + call.done;
             let page = (at >> shift) as u32;
@@ -223,7 +225,7 @@ impl Write {
             if mm.frames[frame as usize].has(flag::LOCKED) {
                 return Err(mm.wait_locked(frame).into());
             }
-            cx.spend(mm.costs.copy * part.div_ceil(BLOCK));
+            cx.spend(if part == page_size { copy } else { mm.copy_of(part) });
             mm.generation.policy.touch(mm, frame);
             mm.create_buffers(cx, frame);
             mm.set_page_dirty(cx, frame);
@@ -239,6 +241,17 @@ impl Write {
 }
 
 impl Mm {
+    /// What it costs to copy a whole page.
+    fn copy_of_page(&self) -> u64 {
+        self.costs.copy * u64::from(self.blocks())
+    }
+
+    /// What it costs to copy so many bytes of a page: as much as the blocks that they are in.
+    #[cold]
+    fn copy_of(&self, part: u64) -> u64 {
+        self.costs.copy * part.div_ceil(BLOCK)
+    }
+
     /// Enters a page into the page cache. The past of a page that is written over has no influence.
     #[inline(always)]
     pub(crate) fn add_to_page_cache(&mut self, cx: &mut Cx, frame: u32, slot: u32, write: bool) {
