@@ -62,10 +62,13 @@ impl HoldTimes {
     fn acquire(&mut self, cpu: usize, at_ns: u64, hold_ns: u64) -> u64 {
         let mut pieces = std::mem::take(&mut self.pieces);
         let (mut from, mut left) = (at_ns, hold_ns);
-        for other in self.held_by_others(cpu, at_ns) {
+        for other in self.ending_after(at_ns) {
             let gap = other.from.saturating_sub(from);
             if gap >= left {
                 break;
+            }
+            if other.cpu == cpu {
+                continue;
             }
             if gap > 0 {
                 pieces.push(Hold { cpu, from, until: other.from });
@@ -82,24 +85,29 @@ impl HoldTimes {
         until - at_ns - hold_ns
     }
 
-    /// The holds of other CPUs that end after a time, in order.
-    fn held_by_others(&self, cpu: usize, at_ns: u64) -> impl Iterator<Item = &Hold> {
+    /// The holds that end after a time, in order. There may be many: another task of the same CPU may have
+    /// executed far ahead.
+    fn ending_after(&self, at_ns: u64) -> impl Iterator<Item = &Hold> {
         let begun = self.holds.range(..=at_ns).next_back();
         let later = self.holds.range(at_ns + 1..);
-        let ends_later = move |hold: &&Hold| hold.until > at_ns && hold.cpu != cpu;
-        begun.into_iter().chain(later).map(|(_, hold)| hold).filter(ends_later)
+        begun.into_iter().chain(later).map(|(_, hold)| hold).filter(move |hold| hold.until > at_ns)
+    }
+
+    /// The first hold of another CPU in a time.
+    fn first_by_other(&self, cpu: usize, (from_ns, until_ns): (u64, u64)) -> Option<&Hold> {
+        self.ending_after(from_ns).take_while(|hold| hold.from < until_ns).find(|hold| hold.cpu != cpu)
     }
 
     /// Whether another CPU holds the flag at a time.
     pub(super) fn is_held(&self, cpu: usize, at_ns: u64) -> bool {
-        self.held_by_others(cpu, at_ns).next().is_some_and(|hold| hold.from <= at_ns)
+        self.first_by_other(cpu, (at_ns, at_ns + 1)).is_some()
     }
 
     /// Holds the flag for a time that has passed already. Where a task that was executed before holds it
     /// later in that time, it ends there.
     pub(super) fn hold(&mut self, cpu: usize, from_ns: u64, until_ns: u64) {
-        let other = self.held_by_others(cpu, from_ns).next();
-        let until = other.map_or(until_ns, |other| other.from.min(until_ns));
+        let other = self.first_by_other(cpu, (from_ns, until_ns));
+        let until = other.map_or(until_ns, |other| other.from);
         if until > from_ns {
             self.enter(Hold { cpu, from: from_ns, until });
         }
