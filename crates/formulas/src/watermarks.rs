@@ -414,7 +414,8 @@ mod tests {
     #[test]
     fn marks_of_an_arm64_host_are_in_its_own_pages() {
         // Node 3 of OpenZFS issue 9814: pages of 64 KiB, managed 16,760,512 kB, min 284,096 kB, low
-        // 355,072 kB and high 426,112 kB, from before watermark_scale_factor or with a factor that does not matter.
+        // 355,072 kB and high 426,112 kB, from before watermark_scale_factor or with a factor that does not
+        // matter.
         let arm = PageSize::new(65536).unwrap();
         let pages = 16_760_512 / 64;
         let zones = [Zone { kind: ZoneKind::Normal, present: pages, managed: pages }];

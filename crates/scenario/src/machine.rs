@@ -20,7 +20,7 @@ const CPUS: u32 = 4096;
 /// Most NUMA nodes.
 const NODES: usize = 64;
 /// Sizes of a page, and the first release that has them: arm64 came with 64 KiB in 3.7, and with 16 KiB in
-/// 4.4 (44eaacf1b899).
+/// 4.4 ("arm64: Add 16K page size support").
 const PAGE_SIZES: [(Bytes, Option<Release>); 3] =
     [(Bytes::kib(4), None), (Bytes::kib(16), Some(Release(4, 4))), (Bytes::kib(64), Some(Release(3, 7)))];
 /// Least memory of a node.

@@ -1,6 +1,6 @@
 //! The page cache under `read` and `write` (`mm/filemap.c`).
 
-use lotsfree_units::Bytes;
+use lotsfree_units::{Bytes, PageSize};
 use lotsfree_workload::How;
 
 use super::frame::{entry, flag};
@@ -113,16 +113,31 @@ impl Read {
     /// The wait after which it is to be polled again; [`Stop::OutOfMemory`]; [`Stop::Bad`] if there is no
     /// such file.
     pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx, number: u32, ra: &mut RaState) -> Done {
+        if mm.page == PageSize::X86 {
+            self.read::<true>(mm, cx, number, ra)
+        } else {
+            self.read::<false>(mm, cx, number, ra)
+        }
+    }
+
+    /// The same. Runs spend much of their time here, and less if the size of a page is a constant.
+    fn read<const FOUR_KIB: bool>(
+        &mut self,
+        mm: &mut Mm,
+        cx: &mut Cx,
+        number: u32,
+        ra: &mut RaState,
+    ) -> Done {
         let call = &mut self.0;
         let pages = mm.objects.file(number)?.pages;
         call.begin(mm, cx);
-        let (page_size, shift) = (mm.page.bytes().0, mm.page.shift());
+        let shift = if FOUR_KIB { PageSize::X86.shift() } else { mm.page.shift() };
+        let page_size = 1 << shift;
         let len = call.len.min(mm.page.of(pages.into()).0.saturating_sub(call.offset));
         if call.how == How::Direct {
             return call.direct(mm, cx, number, len, false);
         }
         let end = mm.page.pages_for(Bytes(call.offset + len)) as u32;
-        let copy = mm.copy_of_page();
         while call.done < len {
             let at = call.offset + call.done;
             let page = (at >> shift) as u32;
@@ -149,7 +164,7 @@ impl Read {
             }
             let part = (page_size - (at & (page_size - 1))).min(len - call.done);
             if !call.piped {
-                cx.spend(if part == page_size { copy } else { mm.copy_of(part) });
+                cx.spend(mm.costs.copy * if FOUR_KIB { 1 } else { part.div_ceil(BLOCK) });
             }
             if ra.prev != page {
                 mm.generation.policy.touch(mm, frame);
@@ -199,7 +214,6 @@ impl Write {
         if call.how == How::Direct {
             return call.direct(mm, cx, number, call.len, true);
         }
-        let copy = mm.copy_of_page();
         while call.done < call.len {
             let at = call.offset + call.done;
             let page = (at >> shift) as u32;
@@ -225,7 +239,7 @@ impl Write {
             if mm.frames[frame as usize].has(flag::LOCKED) {
                 return Err(mm.wait_locked(frame).into());
             }
-            cx.spend(if part == page_size { copy } else { mm.copy_of(part) });
+            cx.spend(mm.costs.copy * part.div_ceil(BLOCK));
             mm.generation.policy.touch(mm, frame);
             mm.create_buffers(cx, frame);
             mm.set_page_dirty(cx, frame);
@@ -241,17 +255,6 @@ impl Write {
 }
 
 impl Mm {
-    /// What it costs to copy a whole page.
-    fn copy_of_page(&self) -> u64 {
-        self.costs.copy * u64::from(self.blocks())
-    }
-
-    /// What it costs to copy so many bytes of a page: as much as the blocks that they are in.
-    #[cold]
-    fn copy_of(&self, part: u64) -> u64 {
-        self.costs.copy * part.div_ceil(BLOCK)
-    }
-
     /// Enters a page into the page cache. The past of a page that is written over has no influence.
     #[inline(always)]
     pub(crate) fn add_to_page_cache(&mut self, cx: &mut Cx, frame: u32, slot: u32, write: bool) {
