@@ -61,7 +61,8 @@ impl Rule for UnaccountedKernel {
                 |pages: fn(&HugePool) -> u64| pools.iter().map(|p| p.size.times(pages(p))).sum::<Bytes>();
             (sum(HugePool::used), sum(|pool| pool.free))
         });
-        let map = MemoryMap::of(meminfo, cx.compressed(), pools).ok_or_else(|| Skip::missing("/proc/meminfo MemTotal"))?;
+        let map = MemoryMap::of(meminfo, cx.compressed(), pools)
+            .ok_or_else(|| Skip::missing("/proc/meminfo MemTotal"))?;
         let other = map.get(Use::Other);
         let mut explained = explained(cx);
         explained.extend(bounds(cx).into_iter().map(|(name, bytes)| (name, bytes.min(other))));

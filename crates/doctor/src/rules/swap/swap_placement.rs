@@ -5,8 +5,7 @@ use lotsfree_units::{Bytes, Grouped};
 use crate::remedy::word;
 use crate::rule::rule;
 use crate::swapping::{
-    FSTAB, SWAPPED_IN, SWAPPED_OUT, device_named, device_of, is_zram, off_kills, saw_rotational, turns,
-    zswap,
+    FSTAB, SWAPPED_IN, SWAPPED_OUT, device_named, device_of, is_zram, off_kills, saw_rotational, turns, zswap,
 };
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Rate, Remedy, Rule, Severity, Skip};
 

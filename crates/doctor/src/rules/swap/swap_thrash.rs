@@ -132,10 +132,7 @@ impl Rule for SwapThrash {
         let lost = back.per_second * read;
         let waits = cx.cpu_shares().is_some_and(|times| times.iowait >= WAITS);
         let severity = Severity::ladder(
-            &[
-                (zram && lost < HIGH, Severity::Info),
-                (!zram && (lost >= HIGH || waits), Severity::High),
-            ],
+            &[(zram && lost < HIGH, Severity::Info), (!zram && (lost >= HIGH || waits), Severity::High)],
             Severity::Warning,
         );
         let both = out.filter(|out| out.per_second >= WARN);
