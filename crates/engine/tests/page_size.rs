@@ -13,7 +13,7 @@ use lotsfree_workload::{How, Policy, RegionId};
 
 const REGION: RegionId = RegionId(0);
 
-/// A machine with pages of so many KiB and this much memory.
+/// A machine with this much memory, in pages of `page_kib` KiB.
 fn config(generation: &str, page_kib: u64, memory: Bytes) -> Config {
     let page = PageSize::new(page_kib << 10).unwrap();
     let generation = Generation::named(generation).unwrap();

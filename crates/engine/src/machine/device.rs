@@ -51,7 +51,7 @@ const SLICE_ASYNC_REQUESTS: u32 = 16;
 /// A virtual disk merges requests that arrive together into one of at most this many blocks (IOV_MAX).
 pub(super) const HANDED_OVER_PAGES: u32 = 1024;
 const SECOND: u128 = 1_000_000_000;
-const PAGE: u128 = crate::mm::BLOCK as u128;
+const BLOCK: u128 = crate::mm::BLOCK as u128;
 
 /// The performance of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ fn per_second(amount: u128, rate: u64) -> u64 {
 impl DeviceSpec {
     /// Nanoseconds that the data of a request take.
     pub(super) fn transfer(&self, pages: u32) -> u64 {
-        per_second(u128::from(pages) * PAGE, self.bandwidth)
+        per_second(u128::from(pages) * BLOCK, self.bandwidth)
     }
 
     /// Nanoseconds that a request takes at least, wherever it begins.

@@ -28,20 +28,21 @@
 use lotsfree_scenario::Filesystem;
 use lotsfree_units::PageSize;
 
-use super::frame::{entry, flag};
+use super::frame::entry;
 use super::object::{Backing, Object, RUN};
+use super::page_writeback::BIO;
 use super::wbt::Writer;
 use super::workingset::Tree;
-use super::{Cx, Device, Mm};
+use super::{BLOCK, Cx, Device, Mm};
 
 /// Blocks of a group: as many as a block has bits (`EXT4_BLOCKS_PER_GROUP`).
-const GROUP: u64 = 8 * 4096;
+const GROUP: u64 = 8 * BLOCK;
 /// The most groups that have pages of their own, on half a TiB. On larger disks some share them.
 const MOST_GROUPS: u64 = 1 << 12;
-/// MAX_WRITEPAGES_EXTENT_LEN: the most blocks that writeback allocates at a time.
-const EXTENT: u64 = 2048;
+/// The most blocks that writeback allocates at a time.
+const EXTENT: u64 = BIO.0 / BLOCK;
 /// Inodes of a block of the table: of 256 bytes, as `mke2fs.conf` has them.
-const INODES_PER_BLOCK: u32 = 4096 / 256;
+const INODES_PER_BLOCK: u32 = BLOCK as u32 / 256;
 /// Blocks of the inode table. Inodes have the numbers of the model's objects, from which they start again.
 const INODE_TABLE: u32 = 256;
 /// Blocks of the log: 64 MiB, as the lab makes its file systems.
@@ -267,7 +268,7 @@ impl Mm {
             let frame = self.find_or_create_page(cx, slot)?;
             self.create_buffers(cx, frame);
             if contents == Contents::OnDisk {
-                self.read_block(cx, slot, frame);
+                self.read_folio(cx, slot, frame);
             }
         }
         self.access(slot);
@@ -294,18 +295,6 @@ impl Mm {
         if let Some(frame) = entry::frame(self.entries[slot as usize]) {
             self.generation.policy.touch(self, frame);
         }
-    }
-
-    /// Reads a block from the disk.
-    fn read_block(&mut self, cx: &mut Cx, slot: u32, frame: u32) {
-        if self.instant_reads {
-            self.read_at_once(cx, 1);
-            return;
-        }
-        self.frames[frame as usize].flags |= flag::LOCKED;
-        let mut frames = self.flights.frames();
-        frames.push(frame);
-        self.submit_read(cx, slot, frames);
     }
 
     /// When the running transaction is to be committed.

@@ -914,12 +914,12 @@ impl Mm {
         let rules = self.generation.lru_gen;
         let f = &mut self.frames[frame as usize];
         let before = *f;
-        if f.counts_in() == list_of(min, kind) {
+        let mut to = f.counts_in();
+        if to == list_of(min, kind) {
             f.flags &= !refs_flags(&rules);
-            self.lru_move(frame, list_of(min + 1, kind), true);
-        } else {
-            self.lru_move(frame, before.counts_in(), true);
+            to = list_of(min + 1, kind);
         }
+        self.lru_move(frame, to, true);
         if rules.type_by_all_tiers && !has_most_refs(&rules, &before) {
             let tier = tier_of(&rules, refs_of(&rules, &before), before.has(flag::WORKINGSET));
             self.generations_mut(lruvec).protected[kind][tier] += 1;
@@ -1291,9 +1291,9 @@ impl Mm {
                 continue;
             }
             let f = &mut self.frames[frame as usize];
-            let second = set_refs(f);
-            let to = list_of(self.generations(lruvec).max_seq, kind_of(&self.frames[frame as usize]));
-            if second && self.frames[frame as usize].counts_in() != to {
+            let (second, kind, from) = (set_refs(f), kind_of(f), f.counts_in());
+            let to = list_of(self.generations(lruvec).max_seq, kind);
+            if second && from != to {
                 self.lru_move(frame, to, false);
                 self.events[vmstat::pgactivate] += 1;
             }
@@ -1324,6 +1324,18 @@ mod tests {
     }
 
     impl Machine {
+        /// Touches the first pages, ages, and counts the anonymous pages of each generation, the youngest
+        /// first.
+        fn age_after(&mut self, touched: u32) -> [u64; 4] {
+            for page in 0..touched {
+                self.touch(0, page, true);
+            }
+            self.mm.try_to_inc_max_seq(&mut self.cx, 0, true).unwrap();
+            self.check();
+            let youngest = self.mm.generations(0).max_seq;
+            [0, 1, 2, 3].map(|age| self.mm.nr_pages(0, list_of(youngest - age, ANON)))
+        }
+
         fn new(generation: &str, pages: u64, swap_pages: u64, swappiness: u64) -> Self {
             Self::with(generation, &[pages], swap_pages, Tuning { swappiness, ..Tuning::default() })
         }
@@ -1596,15 +1608,7 @@ mod tests {
     fn aging_promotes_what_was_accessed_where_it_pays_to_look() {
         let mut m = Machine::new("linux-6.12+mglru", 8192, 1000, 60);
         m.map_anon(0, 1000);
-        let mut age = |touched: u32| {
-            for page in 0..touched {
-                m.touch(0, page, true);
-            }
-            m.mm.try_to_inc_max_seq(&mut m.cx, 0, true).unwrap();
-            m.check();
-            let youngest = m.mm.generations(0).max_seq;
-            (0..4).map(|age| m.mm.nr_pages(0, list_of(youngest - age, ANON))).collect::<Vec<_>>()
-        };
+        let mut age = |touched: u32| m.age_after(touched);
         // From the youngest generation on: all pages are new, then the accessed ones move on.
         assert_eq!(age(1000), [0, 1000, 0, 0]);
         assert_eq!(age(300), [0, 300, 700, 0]);
@@ -1977,15 +1981,7 @@ mod tests {
     fn from_6_14_on_aging_promotes_what_it_finds_accessed_for_the_second_time() {
         let mut m = Machine::new("linux-6.18+mglru", 8192, 1000, 60);
         m.map_anon(0, 1000);
-        let mut age = |touched: u32| {
-            for page in 0..touched {
-                m.touch(0, page, true);
-            }
-            m.mm.try_to_inc_max_seq(&mut m.cx, 0, true).unwrap();
-            m.check();
-            let youngest = m.mm.generations(0).max_seq;
-            (0..4).map(|age| m.mm.nr_pages(0, list_of(youngest - age, ANON))).collect::<Vec<_>>()
-        };
+        let mut age = |touched: u32| m.age_after(touched);
         // From the youngest generation on. New pages begin in the second, and their first bit is only noted.
         assert_eq!(age(1000), [0, 0, 1000, 0]);
         assert_eq!(age(300), [0, 300, 0, 700]);

@@ -22,7 +22,7 @@ use crate::generation::WriterThrottle;
 /// queue, which is checked once for each chunk.)
 const CHUNK: Bytes = Bytes::mib(4);
 /// MAX_WRITEPAGES_EXTENT_LEN, 2,048 blocks: the most that the file system puts into one bio.
-const BIO: Bytes = Bytes::mib(8);
+pub(super) const BIO: Bytes = Bytes::mib(8);
 /// BIO_MAX_VECS: the most pieces of contiguous memory in a bio.
 const BIO_VECS: usize = 256;
 /// `/sys/block/*/queue/max_segments` of a virtual disk: the most pieces of contiguous memory in a request.
@@ -376,23 +376,24 @@ impl Mm {
         if self.frames[frame as usize].has(flag::ANON) {
             return self.swap_writeback(frame);
         }
-        self.start_writeback(frame);
-        let f = &mut self.frames[frame as usize];
-        f.flags |= flag::RECLAIM;
-        let place = u64::from(f.slot);
-        self.writeback.pageout.push((Device::Disk, place, frame));
+        self.write_and_reclaim(frame, Device::Disk, self.frames[frame as usize].slot);
     }
 
     /// Writes a page of the swap cache to its slot on the device, and has it reclaimed then
     /// (`__swap_writepage`).
     pub(super) fn swap_writeback(&mut self, frame: u32) {
-        self.start_writeback(frame);
-        self.frames[frame as usize].flags |= flag::RECLAIM;
         let slot = self.swap.slot_of(frame).unwrap_or(0);
         if let Some(zswap) = &mut self.zswap {
             zswap.set_on_device(slot, true);
         }
-        self.writeback.pageout.push((Device::Swap, slot.into(), frame));
+        self.write_and_reclaim(frame, Device::Swap, slot);
+    }
+
+    /// Has a page written to a slot of a device with its neighbours, and reclaimed when it is.
+    fn write_and_reclaim(&mut self, frame: u32, device: Device, slot: u32) {
+        self.start_writeback(frame);
+        self.frames[frame as usize].flags |= flag::RECLAIM;
+        self.writeback.pageout.push((device, slot.into(), frame));
     }
 
     /// Sends the pages that reclaim wants to write, neighbours in one request. Returns whether that took a

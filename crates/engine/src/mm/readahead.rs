@@ -287,15 +287,19 @@ impl Mm {
             cx.spend(self.costs.zero);
             return Ok(());
         }
+        self.read_folio(cx, slot, frame);
+        Ok(())
+    }
+
+    /// Reads a page of the page cache from the disk (`filemap_read_folio`).
+    pub(super) fn read_folio(&mut self, cx: &mut Cx, slot: u32, frame: u32) {
         if self.instant_reads {
-            self.read_at_once(cx, self.page.kib(1));
-            return Ok(());
+            return self.read_at_once(cx, self.page.kib(1));
         }
         self.frames[frame as usize].flags |= flag::LOCKED;
         let mut run = self.flights.frames();
         run.push(frame);
         self.submit_read(cx, slot, run);
-        Ok(())
     }
 
     /// Brings the absent pages of a window into the cache. The page `wanted` is allocated by all means,
@@ -382,7 +386,7 @@ impl Mm {
         self.submit_read(cx, run.start, std::mem::take(&mut run.frames));
     }
 
-    pub(super) fn submit_read(&mut self, cx: &mut Cx, start: u32, frames: Vec<u32>) {
+    fn submit_read(&mut self, cx: &mut Cx, start: u32, frames: Vec<u32>) {
         if frames.is_empty() {
             return;
         }

@@ -341,3 +341,6 @@ impl Mm {
         }
     }
 }
+
+#[cfg(test)]
+pub(super) mod host;

@@ -1,66 +1,10 @@
 //! Swap to zram: the form of zspages, what a page takes, and what happens where there is no room.
 
-use lotsfree_workload::{Policy, RegionId};
-
+use super::super::Stop;
 use super::super::frame::entry;
-use super::super::{Done, Fault, Kswapd, Stop};
+use super::super::zpool::host::{HEAP, Host, MEMORY};
 use super::*;
-use crate::Generation;
 use crate::generation::ZspageChain;
-use crate::mm::Cx;
-
-const HEAP: RegionId = RegionId(0);
-const MEMORY: u32 = 1 << 14;
-
-/// A machine of 64 MiB with zram of twice that, a program and kswapd.
-struct Host {
-    mm: Mm,
-    cx: Cx,
-    kswapd: (Cx, Kswapd),
-}
-
-impl Host {
-    fn new(kernel: &str, zram: ZramConfig) -> Self {
-        let mut mm = Mm::new(&Config {
-            swap_pages: 2 * u64::from(MEMORY),
-            kernel_pages: Some(vec![300]),
-            zram: Some(zram),
-            ..Config::new(Generation::named(kernel).unwrap(), vec![MEMORY.into()])
-        });
-        let (process, task) = (mm.create_process(Policy::Local), mm.create_task());
-        let mut cx = Cx::new(task, 0, process, 1);
-        mm.map_anon(&mut cx, HEAP, 2 * MEMORY).unwrap();
-        let kswapd = (Cx::new(mm.create_task(), 0, usize::MAX, 1), Kswapd::new(0));
-        Host { mm, cx, kswapd }
-    }
-
-    /// A machine that has written this number of pages, each once.
-    fn written(kernel: &str, zram: ZramConfig, pages: u32) -> Self {
-        let mut host = Host::new(kernel, zram);
-        assert_eq!((0..pages).try_for_each(|page| host.touch(page, true)), Ok(()), "{kernel}");
-        assert_eq!(host.mm.check(), Ok(()), "{kernel}");
-        host
-    }
-
-    fn touch(&mut self, page: u32, write: bool) -> Done {
-        let mut fault = Fault::new(HEAP, page, write);
-        for _ in 0..1000 {
-            match fault.poll(&mut self.mm, &mut self.cx) {
-                Err(Stop::Wait(_)) => {}
-                done => return done,
-            }
-            let (cx, kswapd) = &mut self.kswapd;
-            (cx.start, cx.spent) = (self.cx.now(), 0);
-            kswapd.poll(&mut self.mm, cx);
-            (self.cx.start, self.cx.spent) = (self.cx.now() + 1_000_000, 0);
-        }
-        panic!("page {page} does not come");
-    }
-
-    fn used(&self) -> u64 {
-        u64::from(self.mm.swap.total) - self.mm.swap.free()
-    }
-}
 
 fn zspages(mm: &Mm) -> u64 {
     mm.zones.iter().map(|zone| zone.stat[Stat::Zspages as usize]).sum()

@@ -1,14 +1,10 @@
 //! zswap: what it takes and refuses, who makes room in it, and what is where.
 
 use lotsfree_kernel_files::counters::meminfo;
-use lotsfree_workload::{Policy, RegionId};
 
-use super::super::{Done, Fault, Kswapd};
+use super::super::zpool::host::{HEAP, Host, MEMORY};
 use super::*;
-use crate::Generation;
 
-const HEAP: RegionId = RegionId(0);
-const MEMORY: u32 = 1 << 14;
 /// Pages shrink to a third, and zsmalloc's pool takes a fifth of memory.
 const THIRD: ZswapConfig = ZswapConfig {
     object_bytes: 1366,
@@ -18,67 +14,7 @@ const THIRD: ZswapConfig = ZswapConfig {
 };
 const ZBUD: ZswapConfig = ZswapConfig { zpool: Kind::Zbud, ..THIRD };
 
-/// A machine of 64 MiB with twice that of swap behind zswap, a program, kswapd and zswap's worker.
-struct Host {
-    mm: Mm,
-    cx: Cx,
-    kswapd: (Cx, Kswapd),
-    worker: (Cx, ZswapWorker),
-}
-
 impl Host {
-    fn new(kernel: &str, zswap: ZswapConfig) -> Self {
-        let mut mm = Mm::new(&Config {
-            swap_pages: 2 * u64::from(MEMORY),
-            kernel_pages: Some(vec![300]),
-            zswap: Some(zswap),
-            ..Config::new(Generation::named(kernel).unwrap(), vec![MEMORY.into()])
-        });
-        let (process, task) = (mm.create_process(Policy::Local), mm.create_task());
-        let mut cx = Cx::new(task, 0, process, 1);
-        mm.map_anon(&mut cx, HEAP, 2 * MEMORY).unwrap();
-        let mut kernel_task = || Cx::new(mm.create_task(), 0, usize::MAX, 1);
-        let (kswapd, worker) = (kernel_task(), kernel_task());
-        Host { mm, cx, kswapd: (kswapd, Kswapd::new(0)), worker: (worker, ZswapWorker::default()) }
-    }
-
-    /// A machine that has written this number of pages, each once.
-    fn written(kernel: &str, zswap: ZswapConfig, pages: u32) -> Self {
-        let mut host = Host::new(kernel, zswap);
-        assert_eq!((0..pages).try_for_each(|page| host.touch(page, true)), Ok(()), "{kernel}");
-        assert_eq!(host.mm.check(), Ok(()), "{kernel}");
-        host
-    }
-
-    fn touch(&mut self, page: u32, write: bool) -> Done {
-        let mut fault = Fault::new(HEAP, page, write);
-        for _ in 0..1000 {
-            match fault.poll(&mut self.mm, &mut self.cx) {
-                Err(Stop::Wait(_)) => self.others(),
-                done => return done,
-            }
-        }
-        panic!("page {page} does not come");
-    }
-
-    /// Lets the kernel's tasks run, and the device answer.
-    fn others(&mut self) {
-        let now = self.cx.now();
-        let (cx, kswapd) = &mut self.kswapd;
-        (cx.start, cx.spent) = (now, 0);
-        kswapd.poll(&mut self.mm, cx);
-        let (cx, worker) = &mut self.worker;
-        (cx.start, cx.spent) = (now, 0);
-        worker.poll(&mut self.mm, cx);
-        let ids: Vec<u64> = self.mm.take_io().map(|io| io.id).collect();
-        ids.into_iter().for_each(|id| self.mm.complete(id, now));
-        (self.cx.start, self.cx.spent) = (now + 1_000_000, 0);
-    }
-
-    fn used(&self) -> u64 {
-        u64::from(self.mm.swap.total) - self.mm.swap.free()
-    }
-
     fn zswap(&self) -> &Zswap {
         self.mm.zswap.as_ref().unwrap()
     }
