@@ -21,6 +21,7 @@ pub fn conditions(run: &Run, machine: &MachineSpec) -> Conditions {
             .and_then(|(first, then)| occupied(page, (first, then), nodes)),
         reserved: first.as_ref().and_then(|first| reserved(page, first, nodes)),
         measured_latency: run.facts().machine == RunOn::Vm,
+        measured_disk: matches!(run.facts().machine, RunOn::Host | RunOn::Cgroup),
         pagesets: first.as_ref().and_then(|first| pagesets(page, first, nodes.len(), cpus)),
     }
 }

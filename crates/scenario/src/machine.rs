@@ -13,7 +13,7 @@ use crate::document::{Node, Place, Table, Value};
 use crate::error::Collector;
 use crate::generation::{Generation, Kernel};
 use crate::read::read;
-use crate::record::{Device, Record};
+use crate::record::{Device, Measured, Record};
 
 /// Most CPUs of a machine.
 const CPUS: u32 = 4096;
@@ -363,6 +363,10 @@ pub struct Conditions {
     /// machine has no latency, and is a leaky bucket.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub measured_latency: bool,
+    /// Files and swap were on a disk of the host that executed the case, whatever the case says: it is as
+    /// fast as a calibration of that host says. Whether it turns, the case says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub measured_disk: bool,
 }
 
 /// How far nodes are from each other.
@@ -396,11 +400,29 @@ impl MachineSpec {
                 self.swap.burst = QEMU_BURST;
             }
         }
-        let Conditions { kernel, reserved, pagesets, measured_latency: _ } = conditions;
+        if conditions.measured_disk {
+            self.take_disk(record);
+        }
+        let Conditions { kernel, reserved, pagesets, measured_latency: _, measured_disk: _ } = conditions;
         // A run that does not say how much the kernel kept leaves the question open.
         let open = self.kernel.take().filter(|kernel| *kernel == KernelMemory::Measured);
         self.kernel = kernel.map(KernelMemory::Stated).or(open);
         (self.reserved, self.pagesets) = (reserved, pagesets);
+    }
+
+    /// Has files and swap on one disk, which is as fast as `record` says where it says so.
+    fn take_disk(&mut self, record: Option<&Record>) {
+        if self.swap.on == SwapOn::Own {
+            self.swap = Swap { size: self.swap.size, on: SwapOn::Disk, ..Swap::default() };
+        }
+        let Some(record) = record else { return };
+        let median = |measured: Option<Measured>| measured.map(|measured| measured.median);
+        let Device { bandwidth, iops, .. } = &record.disk;
+        self.disk.latency = record.answer(&record.disk).map_or(self.disk.latency, Time);
+        self.disk.bandwidth = median(*bandwidth).map_or(self.disk.bandwidth, |mib| {
+            Bandwidth(Bytes((mib * (1 << 20) as f64) as u64))
+        });
+        self.disk.iops = median(*iops).map(|iops| iops as u64).or(self.disk.iops);
     }
 
     /// Takes the kernel's memory from a record of this machine, if it was left to be measured.

@@ -1,7 +1,9 @@
 //! Scenarios that are sound: what their cases are, that overrides count, and that resolved cases read back.
 
-use lotsfree_scenario::{Case, Conditions, Scenario};
+use lotsfree_scenario::{Case, Conditions, Device, Measured, Record, Scenario, SwapOn};
 use lotsfree_settings::{SWAPPINESS, TRANSPARENT_HUGEPAGE_ENABLED, Value};
+use lotsfree_units::Bytes;
+use lotsfree_workload::quantity::Size;
 use lotsfree_workload::{Actor, Policy};
 use proptest::prelude::*;
 
@@ -288,4 +290,27 @@ fn the_disks_of_a_virtual_machine_let_a_tenth_of_a_second_pass_at_once() {
     assert_eq!(burst(own, true), [100, 100]);
     assert_eq!(burst("size = \"1 GiB\", on = \"disk\"", true), [100, 0]);
     assert_eq!(burst(own, false), [0, 0]);
+}
+
+#[test]
+fn files_and_swap_of_a_run_on_a_host_were_on_the_host_s_disk() {
+    let text = "title = \"t\"\nduration = \"1 s\"\n[machine]\ngeneration = \"linux-6.1\"\ncpus = 2\nnodes = [\"1 GiB\"]\n\
+                disk = { latency = \"5 ms\", bandwidth = \"8 MiB/s\", iops = 9, rotational = true }\n\
+                swap = { size = \"1 GiB\", on = \"own\", latency = \"1 ms\", bandwidth = \"9 MiB/s\" }\n\
+                [[actor]]\nname = \"reader\"\nkind = \"file-reader\"\nsize = \"1 MiB\"\n";
+    let mut machine = cases(text)[0].machine.clone();
+    let as_written = machine.disk.clone();
+    let told = || Conditions { measured_disk: true, ..Conditions::default() };
+    machine.take(told(), None);
+    assert_eq!((machine.swap.on, machine.swap.latency, machine.swap.size), (SwapOn::Disk, None, Size::mib(1024)));
+    assert_eq!(machine.disk, as_written);
+
+    let measured = |median| Some(Measured { median, lower: median, upper: median, repetitions: 1 });
+    let mut record = Record::default();
+    (record.costs.submit, record.costs.wakeup) = (measured(2_000.0), measured(3_000.0));
+    record.disk = Device { latency: measured(65_000.0), bandwidth: measured(1.5), iops: measured(777.7) };
+    machine.take(told(), Some(&record));
+    let disk = &machine.disk;
+    assert_eq!((disk.latency.ns(), disk.bandwidth.0, disk.iops), (60_000, Bytes::kib(1536), Some(777)));
+    assert!(disk.rotational, "the case says it");
 }
