@@ -419,9 +419,8 @@ impl MachineSpec {
         let median = |measured: Option<Measured>| measured.map(|measured| measured.median);
         let Device { bandwidth, iops, .. } = &record.disk;
         self.disk.latency = record.answer(&record.disk).map_or(self.disk.latency, Time);
-        self.disk.bandwidth = median(*bandwidth).map_or(self.disk.bandwidth, |mib| {
-            Bandwidth(Bytes((mib * (1 << 20) as f64) as u64))
-        });
+        self.disk.bandwidth = median(*bandwidth)
+            .map_or(self.disk.bandwidth, |mib| Bandwidth(Bytes((mib * (1 << 20) as f64) as u64)));
         self.disk.iops = median(*iops).map(|iops| iops as u64).or(self.disk.iops);
     }
 

@@ -302,7 +302,10 @@ fn files_and_swap_of_a_run_on_a_host_were_on_the_host_s_disk() {
     let as_written = machine.disk.clone();
     let told = || Conditions { measured_disk: true, ..Conditions::default() };
     machine.take(told(), None);
-    assert_eq!((machine.swap.on, machine.swap.latency, machine.swap.size), (SwapOn::Disk, None, Size::mib(1024)));
+    assert_eq!(
+        (machine.swap.on, machine.swap.latency, machine.swap.size),
+        (SwapOn::Disk, None, Size::mib(1024))
+    );
     assert_eq!(machine.disk, as_written);
 
     let measured = |median| Some(Measured { median, lower: median, upper: median, repetitions: 1 });
