@@ -143,6 +143,49 @@ fn brief(variant: &str, machine: RunOn, operations: u64, pages: [u64; 2]) -> Run
 }
 
 #[test]
+fn what_a_kernel_does_not_tell_apart_is_compared_as_a_whole() {
+    let spent = |machine, spent| {
+        let mut memory = Memory::default();
+        let interval = Interval {
+            from: 0,
+            at: 1_000_000_000,
+            actor: "app".into(),
+            role: "server".into(),
+            operations: 0,
+            errors: 0,
+            latency: Histogram::default(),
+            spent,
+            major_faults: 0,
+            minor_faults: 0,
+            toll: Toll::default(),
+        };
+        memory.sample(&Sample::default()).unwrap();
+        memory.sample(&Sample { at: 1_000_000_000, ..Sample::default() }).unwrap();
+        memory.intervals(&[interval]).unwrap();
+        let facts = Facts { machine, page_size: 4096, ..Facts::default() };
+        memory.finish(facts, "", State::Complete)
+    };
+    let ms = 1_000_000;
+    let model =
+        Spent { system: 300 * ms, reclaim: 200 * ms, io: 100 * ms, throttled: 50 * ms, ..Spent::default() };
+    let told = |of: Spent| {
+        let compared = compare(&[[spent(RunOn::Model, model)].into(), [spent(RunOn::Vm, of)].into()]);
+        let row = |key: &str| {
+            let key = format!("actor.app.server.spent.{key}_ns");
+            let row = compared.tables[0].rows.iter().find(|row| row.key == key).unwrap();
+            [&row.values[0], &row.values[1]].map(|span| span.as_ref().map(|span| span.value / ms as f64))
+        };
+        ["system", "reclaim", "waiting_for_a_device", "throttled"].map(row)
+    };
+    let agents = Spent { system: 520 * ms, io: 140 * ms, ..Spent::default() };
+    let all =
+        [[Some(520.0), Some(500.0)], [None, Some(200.0)], [Some(140.0), Some(150.0)], [None, Some(50.0)]];
+    assert_eq!(told(agents), all);
+    let watched = Spent { system: 320 * ms, reclaim: 200 * ms, io: 140 * ms, ..Spent::default() };
+    assert_eq!(told(watched)[1], [Some(200.0); 2]);
+}
+
+#[test]
 fn the_text_is_as_expected() {
     let model = [brief("a", RunOn::Model, 900, [1_000_000, 0])];
     let kernel = [brief("a", RunOn::Vm, 1000, [800_000, 100_000])];

@@ -3,7 +3,7 @@
 use lotsfree_kernel_files::counters::{
     Counter, Family, Kind, Row, Unit as Counted, Vmstat, groups, vmstat as v,
 };
-use lotsfree_run::{ActorFigures, Latency, Level, Samples, Window};
+use lotsfree_run::{ActorFigures, Latency, Level, RunOn, Samples, Spent, Window};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use super::error::{FEW, FEW_ENTRIES, LITTLE, POINT, SHORT, SLOW, TICK};
 use super::measured::{Figures, Measure};
 use crate::blame::{Blame, Cost, Parts};
 use crate::measure::{Better, Unit, measures};
-use crate::view::{View, spent};
+use crate::view::View;
 
 /// Parts of the list of measures, in the order in which they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -135,14 +135,54 @@ fn actors(views: &[&View<'_>], rows: &mut Vec<Figures>) {
         for row in ACTOR_ROWS.iter().filter(|row| !(is_all && row.is_measured)) {
             push(row.key, row.name, row.unit, row.better, row.floor, &row.get);
         }
-        for (index, (what, _)) in spent(&lotsfree_run::Spent::default()).into_iter().enumerate() {
-            let key = format!("spent.{}_ns", what.replace(' ', "_"));
-            let name = if index < 2 { format!("{what} time") } else { what.to_owned() };
-            push(&key, &name, Unit::Nanoseconds, Better::Neither, TICK, &|figures| {
-                spent(&figures.spent).get(index).map(|(_, ns)| *ns as f64)
-            });
+        for row in SPENT {
+            let told = |view: &&View<'_>| !row.is_part || tells_apart(view);
+            let of = |view: &&View<'_>| {
+                let mut all = view.figures().actors.iter();
+                let figures = all.find(|figures| figures.actor == actor && figures.role == role)?;
+                told(view).then(|| (row.get)(&figures.spent) as f64)
+            };
+            let values: Vec<Option<f64>> = views.iter().map(of).collect();
+            if row.is_part && values.iter().flatten().all(|ns| *ns == 0.0) {
+                continue;
+            }
+            let key = format!("actor.{actor}.{role}.spent.{}_ns", row.key);
+            let floored = (Unit::Nanoseconds, Better::Neither, TICK);
+            let measure = minor(key, format!("{who}: {}", row.name), Group::Actors, floored);
+            rows.push(Figures { measure, values });
         }
     }
+}
+
+/// A part of an actor's time. System time includes reclaim, and the wait for a device that at the dirty limit.
+struct Time {
+    key: &'static str,
+    name: &'static str,
+    /// It is part of another, from which agents on a kernel that is not watched cannot tell it.
+    is_part: bool,
+    get: fn(&Spent) -> u64,
+}
+
+const fn time(key: &'static str, name: &'static str, is_part: bool, get: fn(&Spent) -> u64) -> Time {
+    Time { key, name, is_part, get }
+}
+
+#[rustfmt::skip]
+const SPENT: [Time; 6] = [
+    time("user", "user time", false, |spent| spent.user),
+    time("system", "system time", false, |spent| spent.system + spent.reclaim),
+    time("reclaim", "of it reclaim", true, |spent| spent.reclaim),
+    time("waiting_for_a_device", "waiting for a device", false, |spent| spent.io + spent.throttled),
+    time("throttled", "of it throttled", true, |spent| spent.throttled),
+    time("waiting_for_a_CPU", "waiting for a CPU", false, |spent| spent.runnable),
+];
+
+/// Whether a run tells reclaim from other system time, and the wait at the dirty limit from that for a device.
+fn tells_apart(view: &View<'_>) -> bool {
+    let of_any = |part: fn(&Spent) -> u64| view.figures().actors.iter().any(|one| part(&one.spent) > 0);
+    view.run.facts().machine == RunOn::Model
+        || of_any(|spent| spent.reclaim)
+        || of_any(|spent| spent.throttled)
 }
 
 /// What memory cost each actor beside reclaim, all its roles together. Runs that do not tell have no figure.
