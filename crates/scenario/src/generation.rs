@@ -118,7 +118,7 @@ const GENERATIONS: &[(&str, Generation, &str)] = &[
     (
         "linux-6.18",
         plain(Kernel::V6_18),
-        "swap by clusters, allocation from the node whose kswapd sleeps; compared with no kernel",
+        "swap by clusters, allocation from the node whose kswapd sleeps; compared with one host",
     ),
     (
         "linux-6.18+mglru",

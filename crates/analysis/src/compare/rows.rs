@@ -154,7 +154,8 @@ fn actors(views: &[&View<'_>], rows: &mut Vec<Figures>) {
     }
 }
 
-/// A part of an actor's time. System time includes reclaim, and the wait for a device that at the dirty limit.
+/// A part of an actor's time. System time includes reclaim, and the wait for a device includes that at the
+/// dirty limit.
 struct Time {
     key: &'static str,
     name: &'static str,
@@ -167,7 +168,6 @@ const fn time(key: &'static str, name: &'static str, is_part: bool, get: fn(&Spe
     Time { key, name, is_part, get }
 }
 
-#[rustfmt::skip]
 const SPENT: [Time; 6] = [
     time("user", "user time", false, |spent| spent.user),
     time("system", "system time", false, |spent| spent.system + spent.reclaim),
@@ -177,7 +177,7 @@ const SPENT: [Time; 6] = [
     time("waiting_for_a_CPU", "waiting for a CPU", false, |spent| spent.runnable),
 ];
 
-/// Whether a run tells reclaim from other system time, and the wait at the dirty limit from that for a device.
+/// Whether a run tells reclaim from other system time, and the wait at the dirty limit from other waits.
 fn tells_apart(view: &View<'_>) -> bool {
     let of_any = |part: fn(&Spent) -> u64| view.figures().actors.iter().any(|one| part(&one.spent) > 0);
     view.run.facts().machine == RunOn::Model
