@@ -111,6 +111,7 @@ fn actors(views: &[&View<'_>], rows: &mut Vec<Figures>) {
             names.push(name);
         }
     }
+    let apart: Vec<bool> = views.iter().map(|view| tells_apart(view)).collect();
     for (actor, role) in names {
         let alone = |view: &&View<'_>| {
             let [(one, its)] = view.measured.as_slice() else { return false };
@@ -118,38 +119,30 @@ fn actors(views: &[&View<'_>], rows: &mut Vec<Figures>) {
         };
         let is_all = views.iter().all(alone);
         let who = if role.is_empty() || role == actor { actor.to_owned() } else { format!("{actor} {role}") };
-        let mut push =
-            |key: &str, name: &str, unit, better, floor, get: &dyn Fn(&ActorFigures) -> Option<f64>| {
-                let of = |view: &&View<'_>| {
-                    let mut all = view.figures().actors.iter();
-                    all.find(|figures| figures.actor == actor && figures.role == role).and_then(get)
-                };
-                let values: Vec<Option<f64>> = views.iter().map(of).collect();
-                let key = format!("actor.{actor}.{role}.{key}");
-                let name = format!("{who}: {name}");
-                rows.push(Figures {
-                    measure: minor(key, name, Group::Actors, (unit, better, floor)),
-                    values,
-                });
-            };
+        let mut push = |key: &str, name: &str, kind: (Unit, Better, f64), values: Vec<Option<f64>>| {
+            let (key, name) = (format!("actor.{actor}.{role}.{key}"), format!("{who}: {name}"));
+            rows.push(Figures { measure: minor(key, name, Group::Actors, kind), values });
+        };
+        let of: Vec<Option<&ActorFigures>> = (views.iter())
+            .map(|view| {
+                view.figures().actors.iter().find(|figures| figures.actor == actor && figures.role == role)
+            })
+            .collect();
         for row in ACTOR_ROWS.iter().filter(|row| !(is_all && row.is_measured)) {
-            push(row.key, row.name, row.unit, row.better, row.floor, &row.get);
+            let values = of.iter().map(|figures| figures.and_then(row.get)).collect();
+            push(row.key, row.name, (row.unit, row.better, row.floor), values);
         }
         for row in SPENT {
-            let told = |view: &&View<'_>| !row.is_part || tells_apart(view);
-            let of = |view: &&View<'_>| {
-                let mut all = view.figures().actors.iter();
-                let figures = all.find(|figures| figures.actor == actor && figures.role == role)?;
-                told(view).then(|| (row.get)(&figures.spent) as f64)
+            let told = |(figures, apart): (&Option<&ActorFigures>, &bool)| {
+                let figures = figures.filter(|_| *apart || !row.is_part)?;
+                Some((row.get)(&figures.spent) as f64)
             };
-            let values: Vec<Option<f64>> = views.iter().map(of).collect();
+            let values: Vec<Option<f64>> = of.iter().zip(&apart).map(told).collect();
             if row.is_part && values.iter().flatten().all(|ns| *ns == 0.0) {
                 continue;
             }
-            let key = format!("actor.{actor}.{role}.spent.{}_ns", row.key);
-            let floored = (Unit::Nanoseconds, Better::Neither, TICK);
-            let measure = minor(key, format!("{who}: {}", row.name), Group::Actors, floored);
-            rows.push(Figures { measure, values });
+            let kind = (Unit::Nanoseconds, Better::Neither, TICK);
+            push(&format!("spent.{}_ns", row.key), row.name, kind, values);
         }
     }
 }
