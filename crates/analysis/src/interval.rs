@@ -108,7 +108,7 @@ fn rounded(times: f64, to: fn(f64) -> f64) -> f64 {
 }
 
 /// Whether a measure has an interval: an amount of what reclaim and devices do. Times and rates have none,
-/// because a processor was emulated where kernels were compared; nor has what can be negative.
+/// because most kernels that were compared ran on an emulated processor; nor has what can be negative.
 fn has_interval(row: &Row) -> bool {
     let amount = [Unit::Count, Unit::Bytes].iter().any(|unit| unit.name() == row.unit);
     row.main && row.group == Group::Reclaim && amount && !row.key.starts_with("least_")

@@ -13,7 +13,7 @@ use crate::document::{Node, Place, Table, Value};
 use crate::error::Collector;
 use crate::generation::{Generation, Kernel};
 use crate::read::read;
-use crate::record::{Device, Measured, Record};
+use crate::record::{Device, Record};
 
 /// Most CPUs of a machine.
 const CPUS: u32 = 4096;
@@ -416,12 +416,11 @@ impl MachineSpec {
             self.swap = Swap { size: self.swap.size, on: SwapOn::Disk, ..Swap::default() };
         }
         let Some(record) = record else { return };
-        let median = |measured: Option<Measured>| measured.map(|measured| measured.median);
         let Device { bandwidth, iops, .. } = &record.disk;
         self.disk.latency = record.answer(&record.disk).map_or(self.disk.latency, Time);
-        self.disk.bandwidth = median(*bandwidth)
-            .map_or(self.disk.bandwidth, |mib| Bandwidth(Bytes((mib * (1 << 20) as f64) as u64)));
-        self.disk.iops = median(*iops).map(|iops| iops as u64).or(self.disk.iops);
+        self.disk.bandwidth = bandwidth
+            .map_or(self.disk.bandwidth, |mib| Bandwidth(Bytes((mib.median * (1 << 20) as f64) as u64)));
+        self.disk.iops = iops.map(|iops| iops.median as u64).or(self.disk.iops);
     }
 
     /// Takes the kernel's memory from a record of this machine, if it was left to be measured.

@@ -283,9 +283,8 @@ impl Record {
     /// Nanoseconds from a request to the answer of a device, without the work of the CPU for it; `None` if
     /// that was not measured.
     pub(crate) fn answer(&self, device: &Device) -> Option<u64> {
-        let median = |measured: &Option<Measured>| measured.map(|measured| measured.median);
-        let work = median(&self.costs.submit)? + median(&self.costs.wakeup)?;
-        Some((median(&device.latency)? - work).max(0.0) as u64)
+        let work = self.costs.submit?.median + self.costs.wakeup?.median;
+        Some((device.latency?.median - work).max(0.0) as u64)
     }
 
     /// The costs that it has not, with the reasons that it gives.

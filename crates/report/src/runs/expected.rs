@@ -73,8 +73,8 @@ impl Expected {
                     .to_owned()
             }
             false => format!(
-                "By {} cases that kernels executed in virtual machines (docs/validation.md). Times and rates are not validated: \
-                 a processor was emulated there.",
+                "By {} cases that kernels executed (docs/validation.md). Times and rates are not validated: \
+                 most of these kernels ran on an emulated processor.",
                 shipped.cases
             ),
         };

@@ -320,8 +320,8 @@ const INTERVALS: &str = "\
 For each figure `sim` also states an interval in which a kernel's figure lies in nine of ten cases. It comes from the
 known experiments: the ratios of the kernels' figures to the model's, in cases in which the model does the same (it swaps,
 tasks reclaim, kswapd alone reclaims, or nobody does). Each figure of a kernel is compared with each run of the model,
-because `sim` runs once. Only what reclaim and devices do has an interval. Times and rates have none, because the kernels
-that were compared ran on an emulated processor.
+because `sim` runs once. Only what reclaim and devices do has an interval. Times and rates have none, because most of the
+kernels that were compared ran on an emulated processor.
 ";
 
 const SETTINGS: &str = "\
