@@ -511,21 +511,19 @@ impl Mm {
                 object.under_writeback
             );
             all_under_writeback += under_writeback;
+            object.check_others().map_err(|what| format!("object {number}: {what}"))?;
             for (which, mapping) in object.mappings.iter().enumerate() {
                 ensure!(
                     which > 0 || mapping.bits.is_empty(),
                     "the first mapping of object {number} has bits of its own"
                 );
-                for (word, &bits) in mapping.bits.iter().enumerate() {
-                    for bit in (0..64).filter(|bit| bits >> bit & 1 == 1) {
-                        let page = word as u32 * 64 + bit;
-                        let resident = page < object.pages
-                            && entry::frame(self.entries[(object.base + page) as usize]).is_some();
-                        ensure!(
-                            resident,
-                            "mapping {which} of object {number} has page {page}, which is not in memory"
-                        );
-                    }
+                for page in mapping.bits.iter() {
+                    let resident = page < object.pages
+                        && entry::frame(self.entries[(object.base + page) as usize]).is_some();
+                    ensure!(
+                        resident,
+                        "mapping {which} of object {number} has page {page}, which is not in memory"
+                    );
                 }
             }
         }
@@ -547,19 +545,21 @@ impl Mm {
                 for number in [Some(vma.object), vma.copies].into_iter().flatten() {
                     named += 1;
                     let object = self.objects.get(number).filter(|object| object.live);
-                    let mapping = object.and_then(|object| object.mapping(process, id));
+                    let which = if number == vma.object { vma.which as usize } else { 0 };
+                    let mapping = object.and_then(|object| object.mappings.get(which));
+                    let mapping = mapping.filter(|of| (of.process, of.region) == (process, id));
                     ensure!(
                         mapping.is_some(),
                         "region {id} of process {process} maps object {number}, which does not know"
                     );
                     let first = number == vma.object
-                        && mapping == Some(0)
+                        && which == 0
                         && vma.copies.is_none()
                         && !self.generation.policy.sees_every_access();
                     let direct = object.is_some_and(|object| vma.base == object.base);
                     ensure!(
                         number != vma.object || first == direct,
-                        "region {id} of process {process} is mapping {mapping:?} of object {number}; its base \
+                        "region {id} of process {process} is mapping {which} of object {number}; its base \
                          is {}",
                         vma.base
                     );

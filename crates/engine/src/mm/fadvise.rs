@@ -108,7 +108,7 @@ impl Madvise {
         let Some(vma) = process.and_then(|process| process.vma_mut(self.region)) else {
             return Err(Stop::Bad);
         };
-        let (number, copies, pages) = (vma.object, vma.copies, vma.pages);
+        let (number, copies, pages, which) = (vma.object, vma.copies, vma.pages, vma.which as usize);
         if !self.begun {
             self.begun = true;
             cx.spend(mm.costs.syscall);
@@ -120,7 +120,7 @@ impl Madvise {
             Advice::WillNeed => return self.swap_in(mm, cx, number, pages),
             Advice::DontNeed => {
                 if file {
-                    mm.zap_file_pages(cx, number, cx.process, self.region.0);
+                    mm.zap_file_pages(cx, number, which);
                 }
                 if let Some(anon) = copies.or((!file).then_some(number)) {
                     mm.zap_anon_pages(cx, anon);
@@ -217,10 +217,8 @@ impl Mm {
     }
 
     /// Removes a file's pages from one page table; they stay in the page cache.
-    fn zap_file_pages(&mut self, cx: &mut Cx, number: u32, process: usize, region: u32) {
-        if let Some(which) = self.objects[number].mapping(process, region) {
-            self.zap_ptes(number, which);
-        }
+    fn zap_file_pages(&mut self, cx: &mut Cx, number: u32, which: usize) {
+        self.zap_ptes(number, which);
         cx.spend(u64::from(self.objects[number].pages) * self.costs.walk);
     }
 

@@ -30,6 +30,8 @@ pub(crate) struct Vma {
     pub(crate) base: u32,
     pub(crate) pages: u32,
     pub(crate) object: u32,
+    /// Which of the object's mappings it is.
+    pub(super) which: u32,
     /// The object with the copied pages of a private file mapping.
     pub(crate) copies: Option<u32>,
     pub(crate) advice: Advice,
@@ -187,10 +189,8 @@ impl Mm {
 
     fn add_region(&mut self, cx: &Cx, id: RegionId, number: u32, pages: u32, copies: Option<u32>) -> Done {
         let object = &mut self.objects[number];
-        let first = object.mappings.is_empty();
-        let bits = if first { Vec::new() } else { vec![0; (object.pages as usize).div_ceil(64)] };
-        object.mappings.push(Mapping { process: cx.process, region: id.0, bits });
-        let direct = first && copies.is_none() && !self.generation.policy.sees_every_access();
+        let which = object.map(cx.process, id.0);
+        let direct = which == 0 && copies.is_none() && !self.generation.policy.sees_every_access();
         let base = if direct { object.base } else { NONE };
         let vmas = &mut self.processes[cx.process].vmas;
         let index = id.0 as usize;
@@ -201,17 +201,14 @@ impl Mm {
             base,
             pages,
             object: number,
+            which: which as u32,
             copies,
             advice: Advice::Normal,
             ra: RaState::default(),
             mmap_miss: 0,
         });
         if let Some(copies) = copies {
-            self.objects[copies].mappings.push(Mapping {
-                process: cx.process,
-                region: id.0,
-                bits: Vec::new(),
-            });
+            self.objects[copies].map(cx.process, id.0);
         }
         Ok(())
     }
@@ -235,9 +232,9 @@ impl Mm {
         if !self.objects[vma.object].file {
             self.generation.policy.unreserve(self, vma.pages);
         }
-        self.zap(cx, cx.process, id.0, vma.object);
+        self.zap(cx, vma.object, vma.which as usize);
         if let Some(copies) = vma.copies {
-            self.zap(cx, cx.process, id.0, copies);
+            self.zap(cx, copies, 0);
         }
         Ok(())
     }
@@ -275,17 +272,13 @@ impl Mm {
     }
 
     /// Removes one mapping of an object (`zap_page_range`).
-    fn zap(&mut self, cx: &mut Cx, process: usize, region: u32, number: u32) {
-        let object = &mut self.objects[number];
-        let Some(which) = object.mapping(process, region) else { return };
-        let (pages, file) = (object.pages, object.file);
+    fn zap(&mut self, cx: &mut Cx, number: u32, which: usize) {
+        let Object { pages, file, .. } = self.objects[number];
         if file {
             self.zap_ptes(number, which);
         }
-        self.objects[number].mappings.remove(which);
-        if which == 0 {
-            self.promote_mapping(number);
-        }
+        self.objects[number].unmap(which);
+        self.renumber_mapping(number, which);
         cx.spend(u64::from(pages) * self.costs.walk);
         let object = &self.objects[number];
         if object.mappings.is_empty() && (!file || object.deleted) {
@@ -298,14 +291,8 @@ impl Mm {
         let object = &mut self.objects[number];
         let (base, pages) = (object.base, object.pages);
         if which > 0 {
-            let words = object.mappings[which].bits.len();
-            for word in 0..words {
-                let bits = std::mem::take(&mut self.objects[number].mappings[which].bits[word]);
-                for page in 0..64 {
-                    if bits >> page & 1 == 1 {
-                        self.drop_mapped_bit(number, word as u32 * 64 + page);
-                    }
-                }
+            for page in object.take_bits(which).iter() {
+                self.drop_mapped_bit(number, page);
             }
         } else {
             for page in 0..pages {
@@ -325,25 +312,26 @@ impl Mm {
         }
     }
 
-    /// Turns the mapping that has become the first into the one whose bits are in the entries.
-    fn promote_mapping(&mut self, number: u32) {
+    /// Tells the region of the mapping that has got a number that it has; the bits of the first are in the
+    /// entries.
+    fn renumber_mapping(&mut self, number: u32, which: usize) {
         let object = &mut self.objects[number];
-        let Some(mapping) = object.mappings.first_mut() else { return };
-        let (process, region, bits) = (mapping.process, mapping.region, std::mem::take(&mut mapping.bits));
+        let Some(&Mapping { process, region, .. }) = object.mappings.get(which) else { return };
         let base = object.base;
-        for page in 0..object.pages {
-            if bits[(page / 64) as usize] >> (page % 64) & 1 == 1 {
+        if which == 0 {
+            for page in object.take_bits(0).iter() {
                 let e = &mut self.entries[(base + page) as usize];
                 if let Some(frame) = entry::frame(*e) {
                     *e = entry::MAPPED | frame;
                 }
             }
         }
-        if let Some(vma) = self.processes[process].vma_mut(RegionId(region))
-            && vma.copies.is_none()
-            && !self.generation.policy.sees_every_access()
-        {
-            vma.base = base;
+        let direct = which == 0 && !self.generation.policy.sees_every_access();
+        if let Some(vma) = self.processes[process].vma_mut(RegionId(region)) {
+            vma.which = which as u32;
+            if direct && vma.copies.is_none() {
+                vma.base = base;
+            }
         }
     }
 
@@ -563,6 +551,7 @@ impl Mm {
             return Err(Stop::Bad);
         }
         let (object, copies, direct) = (vma.object, vma.copies, vma.base != NONE);
+        let which = vma.which as usize;
         // Somebody else may have mapped the page, or it was mapped before the dirty limit held the task back.
         if vma.base != NONE && entry::access(&mut self.entries[(vma.base + fault.page) as usize], fault.write)
         {
@@ -570,11 +559,8 @@ impl Mm {
         }
         self.in_lru_fault = vma.has_recency();
         let done = match copies {
-            Some(copies) => self.private_fault(cx, fault, object, copies),
-            None if self.objects[object].file => {
-                // The mapping whose bits are in the entries is the first.
-                self.file_fault(cx, fault, object, direct.then_some(0), fault.write)
-            }
+            Some(copies) => self.private_fault(cx, fault, (object, which), copies),
+            None if self.objects[object].file => self.file_fault(cx, fault, object, which, fault.write),
             None => self.anon_fault(cx, fault, object),
         };
         self.in_lru_fault = false;
@@ -593,13 +579,19 @@ impl Mm {
     }
 
     /// A fault on a private mapping of a file, whose pages are copied when they are written to.
-    fn private_fault(&mut self, cx: &mut Cx, fault: &mut Fault, file: u32, copies: u32) -> Done {
+    fn private_fault(
+        &mut self,
+        cx: &mut Cx,
+        fault: &mut Fault,
+        (file, which): (u32, usize),
+        copies: u32,
+    ) -> Done {
         let slot = self.objects[copies].base + fault.page;
         if self.entries[slot as usize] != entry::EMPTY {
             return self.anon_fault(cx, fault, copies);
         }
         if fault.stage != Stage::Copying {
-            self.file_fault(cx, fault, file, None, false)?;
+            self.file_fault(cx, fault, file, which, false)?;
             if !fault.write {
                 return Ok(());
             }
@@ -760,20 +752,12 @@ impl Mm {
         }
     }
 
-    /// A fault on a file mapping (`filemap_fault`, `page_mkwrite`), the number of which may be known.
+    /// A fault on a file mapping (`filemap_fault`, `page_mkwrite`).
     #[inline(always)]
-    fn file_fault(
-        &mut self,
-        cx: &mut Cx,
-        fault: &mut Fault,
-        number: u32,
-        which: Option<usize>,
-        write: bool,
-    ) -> Done {
+    fn file_fault(&mut self, cx: &mut Cx, fault: &mut Fault, number: u32, which: usize, write: bool) -> Done {
         let Fault { region: id, page, .. } = *fault;
         let object = &self.objects[number];
         let slot = object.base + page;
-        let Some(which) = which.or_else(|| object.mapping(cx.process, id.0)) else { return Err(Stop::Bad) };
         let e = self.entries[slot as usize];
         let mapped_here = object.is_mapped(which, page, e);
         if let Some(frame) = entry::frame(e)
@@ -949,7 +933,7 @@ impl Mm {
             }
             *e = entry::MAPPED | entry::ACCESSED | frame;
         } else {
-            object.mappings[which].bits[(page / 64) as usize] |= 1 << (page % 64);
+            object.map_elsewhere(which, page);
             self.frames[frame as usize].flags |= flag::OTHER;
         }
         if first {

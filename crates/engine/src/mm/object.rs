@@ -28,7 +28,9 @@ pub(crate) struct Object {
     /// Pages of anonymous memory that are in memory.
     pub(crate) held: u32,
     /// Regions that map it. The first one's bits are in the entries, the others' in bitmaps.
-    pub(crate) mappings: Vec<Mapping>,
+    pub(super) mappings: Vec<Mapping>,
+    /// How many mappings other than the first have each page; empty while there is none.
+    others: Vec<u32>,
     /// Runs of pages that became dirty, in the order in which they did; they may include pages that were
     /// cleaned since.
     pub(crate) dirty_runs: VecDeque<(u32, u32)>,
@@ -45,39 +47,85 @@ pub(crate) struct Object {
 }
 
 impl Object {
-    /// Which of its mappings a region is.
-    pub(super) fn mapping(&self, process: usize, region: u32) -> Option<usize> {
-        self.mappings.iter().position(|mapping| mapping.process == process && mapping.region == region)
-    }
-
     /// Whether the mapping of a number has a page, of which this is the entry.
     #[inline]
     pub(super) fn is_mapped(&self, which: usize, page: u32, e: u32) -> bool {
         match which {
             0 => e & entry::MAPPED != 0,
-            _ => self.mappings[which].bits[(page / 64) as usize] >> (page % 64) & 1 == 1,
+            _ => self.mappings[which].bits.get(page),
         }
     }
 
     /// Whether a mapping other than the first has the page.
     #[inline]
     pub(super) fn is_mapped_elsewhere(&self, page: u32) -> bool {
-        let others = self.mappings.get(1..).unwrap_or_default();
-        others.iter().any(|mapping| {
-            mapping.bits.get((page / 64) as usize).is_some_and(|bits| bits >> (page % 64) & 1 == 1)
-        })
+        self.others.get(page as usize).is_some_and(|count| *count > 0)
+    }
+
+    /// Adds a mapping, and returns its number.
+    pub(super) fn map(&mut self, process: usize, region: u32) -> usize {
+        self.mappings.push(Mapping { process, region, bits: PageBits::default() });
+        if self.mappings.len() > 1 {
+            self.others.resize(self.pages as usize, 0);
+        }
+        self.mappings.len() - 1
+    }
+
+    /// Removes a mapping that has no page any more. The last one takes its number.
+    pub(super) fn unmap(&mut self, which: usize) {
+        self.mappings.swap_remove(which);
+        if self.mappings.len() < 2 {
+            self.others = Vec::new();
+        }
+    }
+
+    /// Enters a page into a mapping other than the first.
+    #[inline]
+    pub(super) fn map_elsewhere(&mut self, which: usize, page: u32) {
+        self.others[page as usize] += u32::from(self.mappings[which].bits.set(page));
+    }
+
+    /// Takes all pages out of a mapping other than the first.
+    pub(super) fn take_bits(&mut self, which: usize) -> PageBits {
+        let bits = std::mem::take(&mut self.mappings[which].bits);
+        for page in bits.iter() {
+            if let Some(count) = self.others.get_mut(page as usize) {
+                *count -= 1;
+            }
+        }
+        bits
     }
 
     /// Removes a page from all mappings but the first; `true` if one had it.
     #[cold]
     pub(super) fn unmap_elsewhere(&mut self, page: u32) -> bool {
-        let mut mapped = false;
+        let Some(count) = self.others.get_mut(page as usize) else { return false };
+        let mut left = std::mem::take(count);
+        let mapped = left > 0;
         for mapping in self.mappings.iter_mut().skip(1) {
-            let word = &mut mapping.bits[(page / 64) as usize];
-            mapped |= *word >> (page % 64) & 1 == 1;
-            *word &= !(1 << (page % 64));
+            if left == 0 {
+                break;
+            }
+            left -= u32::from(mapping.bits.clear(page));
         }
         mapped
+    }
+
+    /// Checks the counts of mappings.
+    pub(super) fn check_others(&self) -> Result<(), String> {
+        let mut found = vec![0; self.others.len()];
+        for (which, mapping) in self.mappings.iter().enumerate().skip(1) {
+            for page in mapping.bits.iter() {
+                let Some(count) = found.get_mut(page as usize) else {
+                    return Err(format!("mapping {which} has page {page} of {}", self.pages));
+                };
+                *count += 1;
+            }
+        }
+        let wrong = self.others.iter().zip(&found).position(|(counted, found)| counted != found);
+        wrong.map_or(Ok(()), |page| {
+            Err(format!("page {page} counts {} mappings and has {}", self.others[page], found[page]))
+        })
     }
 }
 
@@ -97,7 +145,71 @@ pub(crate) struct Mapping {
     pub(crate) process: usize,
     pub(crate) region: u32,
     /// Pages that are in its page table; empty for the first mapping.
-    pub(crate) bits: Vec<u64>,
+    pub(crate) bits: PageBits,
+}
+
+/// Pages of a range of [`PageBits`].
+const RANGE: u32 = 512;
+
+/// A bit for each page of an object. 512 pages of which none is set take 8 bytes.
+#[derive(Debug, Default)]
+pub(crate) struct PageBits(Vec<Option<Box<[u64; RANGE as usize / 64]>>>);
+
+impl PageBits {
+    #[inline]
+    fn place(page: u32) -> (usize, usize, u64) {
+        ((page / RANGE) as usize, (page % RANGE / 64) as usize, 1 << (page % 64))
+    }
+
+    #[inline]
+    pub(super) fn get(&self, page: u32) -> bool {
+        let (range, word, bit) = Self::place(page);
+        self.0.get(range).and_then(Option::as_ref).is_some_and(|words| words[word] & bit != 0)
+    }
+
+    /// Sets a bit, and returns whether it was clear.
+    #[inline]
+    fn set(&mut self, page: u32) -> bool {
+        let (range, word, bit) = Self::place(page);
+        if self.0.len() <= range {
+            self.0.resize_with(range + 1, || None);
+        }
+        let words = self.0[range].get_or_insert_default();
+        let clear = words[word] & bit == 0;
+        words[word] |= bit;
+        clear
+    }
+
+    /// Clears a bit, and returns whether it was set.
+    #[inline]
+    fn clear(&mut self, page: u32) -> bool {
+        let (range, word, bit) = Self::place(page);
+        let Some(words) = self.0.get_mut(range).and_then(Option::as_mut) else { return false };
+        let set = words[word] & bit != 0;
+        words[word] &= !bit;
+        set
+    }
+
+    /// The pages whose bits are set, in their order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
+        let ranges = (0..).step_by(RANGE as usize).zip(&self.0);
+        let words = ranges
+            .filter_map(|(first, words)| Some((first, words.as_ref()?)))
+            .flat_map(|(first, words): (u32, _)| (first..).step_by(64).zip(words.iter().copied()));
+        words.flat_map(|(first, word)| {
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| first + bit)
+        })
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Bytes allocated.
+    fn bytes(&self) -> usize {
+        let ranges = self.0.iter().flatten().count();
+        footprint::of(&self.0) + ranges * size_of::<[u64; RANGE as usize / 64]>()
+    }
 }
 
 /// The objects by number, and the slots that they have.
@@ -206,7 +318,8 @@ impl Objects {
     /// Bytes allocated.
     pub(super) fn bytes(&self) -> usize {
         let of = |object: &Object| {
-            let bits: usize = object.mappings.iter().map(|mapping| footprint::of(&mapping.bits)).sum();
+            let bits: usize = object.mappings.iter().map(|mapping| mapping.bits.bytes()).sum();
+            let bits = bits + footprint::of(&object.others);
             let runs = object.dirty_runs.capacity() * size_of::<(u32, u32)>();
             footprint::of(&object.mappings) + footprint::of(&object.groups) + bits + runs
         };
