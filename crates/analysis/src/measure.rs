@@ -283,6 +283,13 @@ fn level(view: &View<'_>, list: &str) -> Option<f64> {
     of_group.or_else(|| Some(mean(format!("vmstat.nr_{list}"))? * view.page()))
 }
 
+/// The most memory that page tables had, in bytes, where they grew or shrank by a MiB or more.
+fn page_tables(view: &View<'_>) -> Option<f64> {
+    let tables = view.figures().levels.get("vmstat.nr_page_table_pages")?;
+    let [least, most] = [tables.min, tables.max].map(|pages| pages as f64 * view.page());
+    (most - least >= 1024.0 * 1024.0).then_some(most)
+}
+
 /// Every measure, in the order in which they are shown.
 #[rustfmt::skip]
 const ROWS: &[Row] = {
@@ -352,6 +359,7 @@ const ROWS: &[Row] = {
         row("inactive_file_bytes", "inactive file, mean", Bytes, Neither, |view| {
             level(view, "inactive_file")
         }),
+        row("page_tables_bytes", "page tables, most", Bytes, Lower, page_tables),
         row("page_in_bytes", "read from devices", Bytes, Neither, |view| moved_kib(view, |m| m.page_in)),
         row("page_out_bytes", "written to devices", Bytes, Neither, |view| moved_kib(view, |m| m.page_out)),
         row("refault_file_pages", "file pages read again", Count, Lower, |view| {

@@ -384,6 +384,12 @@ pub struct Generation {
     /// a slot of the cluster is in use (6.18, `mm/swap_table.h`). The model leaves out these tables, which
     /// are not reclaimed. Otherwise swap has nodes as files do.
     pub swap_table: bool,
+    /// Levels of page tables that `PageTables` counts: those of pages alone, from 5.9 on those above them
+    /// too (`include/linux/mm.h:pgtable_pmd_page_ctor`, b2b29d6d0119), from 6.7 on three
+    /// (`pagetable_pud_ctor`).
+    pub counted_page_tables: u8,
+    /// Anonymous regions as long as a huge page begin where one could (6.7, efa7df3e3bb5).
+    pub aligns_anon: bool,
     /// Nodes with shadows alone are reclaimed when they are more than an eighth of the pages on the lists and
     /// in slabs (read in 5.4), otherwise when they are more than a sixteenth of the node's pages (read in
     /// 4.4).
@@ -676,6 +682,8 @@ impl Generation {
             ext4_metadata: false,
             swap_shadow_nodes: false,
             swap_table: false,
+            counted_page_tables: 1,
+            aligns_anon: false,
             shadow_nodes_by_lists: false,
             flushed_stats: false,
             lru_per_node: false,
@@ -932,6 +940,7 @@ impl Generation {
     pub const fn linux_5_10() -> Self {
         Generation {
             name: "linux-5.10",
+            counted_page_tables: 2,
             zswap: ZswapRules::LINUX_5_8,
             rules: Rules::linux_5_10(),
             pcp: known_pcp(&Rules::linux_5_10()),
@@ -994,6 +1003,8 @@ impl Generation {
         let rules = Rules::linux_6_12();
         Generation {
             name: "linux-6.8",
+            counted_page_tables: 3,
+            aligns_anon: true,
             without_writepage: &Filesystem::ALL,
             rules,
             pcp: known_pcp(&rules),

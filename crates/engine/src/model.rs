@@ -34,6 +34,22 @@ pub enum SimulateError {
         .1.of(mm::MOST_FRAMES)
     )]
     Memory(u64, PageSize),
+    /// A shared segment of huge pages cannot be made.
+    #[error(
+        "{segment}: shmget fails, as the pool of huge pages lacks {lacks}: of the {} that `vm.nr_hugepages` asks for there \
+         was room for {total}",
+        .wanted
+    )]
+    HugePages {
+        /// The segment's name.
+        segment: String,
+        /// Huge pages that are not there.
+        lacks: u64,
+        /// Those that the pool has.
+        total: u64,
+        /// Those that were asked for.
+        wanted: u64,
+    },
     /// The run could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -48,7 +64,13 @@ pub fn simulate(
     sink: &mut dyn Sink,
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<End, SimulateError> {
-    let mut machine = Machine::new(config(case)?, case.program()?);
+    let config = config(case)?;
+    let wanted = config.mm.tuning.nr_hugepages;
+    let mut machine = Machine::new(config, case.program()?);
+    if let Some((segment, lacks)) = machine.lacks_huge_pages() {
+        let (segment, total) = (segment.to_owned(), machine.huge_pages().total);
+        return Err(SimulateError::HugePages { segment, lacks, total, wanted });
+    }
     match machine.run(case.duration.ns(), sink, progress)? {
         End::Stopped(at) if machine.is_exhausted() => Err(SimulateError::Memory(at, case.machine.page())),
         end => Ok(end),
@@ -56,7 +78,7 @@ pub fn simulate(
 }
 
 /// Capabilities that actors may need and that the model does not have yet.
-const LACKS: &[Need] = &[Need::PageTables, Need::LockedMemory, Need::CommitLimits];
+const LACKS: &[Need] = &[Need::LockedMemory, Need::CommitLimits];
 
 /// The configuration of a case's machine.
 ///
@@ -291,7 +313,17 @@ pub fn bytes(case: &Case) -> Result<u64, Errors> {
     // and 8 for its slot, 4 more for its place in a pool, and with zswap some 40 for its entry and its
     // place in the order.
     let entry = if config.mm.zswap.is_some() { 40 } else { 0 };
-    Ok(memory * (12 + 8 + 4) + files * 4 + swap * (4 + 8 + 4 + entry) + (64 << 20))
+    // Each page of a shared segment takes 4 for its entry and 4 for the count of those who map it; each
+    // process takes a bit of its own for it, and 18 for a table of its pages.
+    let shared = |pages: u64, processes: u64| pages * 8 + processes * (pages / 8 + pages / 512 * 18);
+    let sessions = case.actors.iter().filter_map(|actor| match &actor.kind {
+        Actor::Sessions(sessions) => {
+            Some(shared(page.pages_for(sessions.segment.0), sessions.processes.into()))
+        }
+        _ => None,
+    });
+    let files = files * 4 + sessions.sum::<u64>();
+    Ok(memory * (12 + 8 + 4) + files + swap * (4 + 8 + 4 + entry) + (64 << 20))
 }
 
 #[cfg(test)]
@@ -301,8 +333,8 @@ mod tests {
 
     use super::*;
     use lotsfree_settings::{
-        ADMIN_RESERVE_KBYTES, COMPACTION_PROACTIVENESS, NR_HUGEPAGES, NR_OVERCOMMIT_HUGEPAGES,
-        OVERCOMMIT_KBYTES, OVERCOMMIT_MEMORY, OVERCOMMIT_RATIO, SHMALL, SHMMAX, USER_RESERVE_KBYTES,
+        ADMIN_RESERVE_KBYTES, COMPACTION_PROACTIVENESS, OVERCOMMIT_KBYTES, OVERCOMMIT_MEMORY,
+        OVERCOMMIT_RATIO, SHMALL, SHMMAX, USER_RESERVE_KBYTES,
     };
 
     fn case(more: &str) -> Case {
@@ -316,8 +348,7 @@ mod tests {
     #[test]
     fn kinds_that_the_model_lacks_are_refused_by_name_and_place() {
         for (kind, keys, lacks) in [
-            ("sessions", "processes = 2\nsegment = '1 MiB'", "page tables"),
-            ("page-toucher", "size = '1 MiB'", "locked memory and no page tables"),
+            ("page-toucher", "size = '1 MiB'", "locked memory"),
             ("allocator", "size = '1 MiB'", "commit limits"),
         ] {
             let case = case(&format!("[[actor]]\nname = 'a'\nkind = '{kind}'\n{keys}"));
@@ -478,8 +509,6 @@ mod tests {
             OVERCOMMIT_KBYTES,
             ADMIN_RESERVE_KBYTES,
             USER_RESERVE_KBYTES,
-            NR_HUGEPAGES,
-            NR_OVERCOMMIT_HUGEPAGES,
             COMPACTION_PROACTIVENESS,
             SHMMAX,
             SHMALL,

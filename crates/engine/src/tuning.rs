@@ -52,6 +52,10 @@ pub struct Tuning {
     pub transparent_hugepage: Option<bool>,
     /// `/sys/kernel/mm/lru_gen/min_ttl_ms`
     pub lru_gen_min_ttl_ms: u64,
+    /// `vm.nr_hugepages`: pages of the pool, if there are free blocks for them.
+    pub nr_hugepages: u64,
+    /// `vm.nr_overcommit_hugepages`
+    pub nr_overcommit_hugepages: u64,
 }
 
 /// Default of a setting on the newest kernel.
@@ -83,6 +87,8 @@ impl Default for Tuning {
             read_ahead_kb: initially(READ_AHEAD_KB),
             transparent_hugepage: None,
             lru_gen_min_ttl_ms: initially(LRU_GEN_MIN_TTL_MS),
+            nr_hugepages: initially(NR_HUGEPAGES),
+            nr_overcommit_hugepages: initially(NR_OVERCOMMIT_HUGEPAGES),
         }
     }
 }
@@ -131,6 +137,8 @@ impl Tuning {
             LAPTOP_MODE => &mut self.laptop_mode,
             PERCPU_PAGELIST_HIGH_FRACTION => &mut self.percpu_pagelist_high_fraction,
             READ_AHEAD_KB => &mut self.read_ahead_kb,
+            NR_HUGEPAGES => &mut self.nr_hugepages,
+            NR_OVERCOMMIT_HUGEPAGES => &mut self.nr_overcommit_hugepages,
             LRU_GEN_MIN_TTL_MS => &mut self.lru_gen_min_ttl_ms,
             DIRTY_RATIO => return set_limit(&mut self.dirty, DirtyLimit::Percent(number)),
             DIRTY_BYTES => return set_limit(&mut self.dirty, DirtyLimit::Bytes(Bytes(number))),

@@ -28,6 +28,7 @@ const PAGES: [u64; 5] = [4096, 4096, 4096, 16_384, 65_536];
 enum Op {
     MapAnon { region: u32, pages: u32 },
     MapFile { region: u32, file: usize, shared: bool },
+    Attach { region: u32 },
     Unmap { region: u32 },
     Touch { region: u32, from: u32, count: u32, stride: u32, write: bool },
     Read { file: usize, offset: u64, len: u32, how: How },
@@ -38,6 +39,7 @@ enum Op {
     Truncate { file: usize, pages: u32 },
     Delete { file: usize },
     Exit,
+    Exec,
 }
 
 #[derive(Clone, Debug)]
@@ -87,6 +89,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (region(), pages()).prop_map(|(region, pages)| Op::MapAnon { region, pages }),
         3 => (region(), file(), any::<bool>())
             .prop_map(|(region, file, shared)| Op::MapFile { region, file, shared }),
+        2 => region().prop_map(|region| Op::Attach { region }),
         1 => region().prop_map(|region| Op::Unmap { region }),
         16 => (region(), 0..200u32, pages(), 1..4u32, any::<bool>()).prop_map(
             |(region, from, count, stride, write)| Op::Touch { region, from, count, stride, write }
@@ -102,6 +105,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (file(), pages()).prop_map(|(file, pages)| Op::Truncate { file, pages }),
         1 => file().prop_map(|file| Op::Delete { file }),
         1 => Just(Op::Exit),
+        1 => Just(Op::Exec),
     ]
 }
 
@@ -238,6 +242,7 @@ struct Machine {
     tasks: Vec<Task>,
     files: Vec<u32>,
     sizes: Vec<u32>,
+    segment: u32,
     under_way: Vec<u64>,
     now: u64,
     cpus: usize,
@@ -301,10 +306,12 @@ impl Machine {
         let flusher = mm.create_task();
         let zswap = (mm.create_task(), ZswapWorker::default());
         let files = plan.files.iter().map(|&(pages, exists)| mm.declare_file(pages, exists)).collect();
+        let segment = mm.create_segment(700, plan.instant);
         Machine {
             mm,
             tasks,
             files,
+            segment,
             sizes: plan.files.iter().map(|file| file.0).collect(),
             under_way: Vec::new(),
             now: 0,
@@ -378,6 +385,7 @@ impl Machine {
             Op::MapFile { region, file, shared } => {
                 mm.map_file(cx, RegionId(region), self.files[file], self.sizes[file], shared)
             }
+            Op::Attach { region } => mm.attach(cx, RegionId(region), self.segment),
             Op::Unmap { region } => mm.unmap(cx, RegionId(region)),
             Op::Touch { region, from, count, stride, write } => {
                 while task.at < count {
@@ -430,6 +438,10 @@ impl Machine {
                 mm.exit(cx);
                 Ok(())
             }
+            Op::Exec => {
+                mm.exec(cx, 1 + number % 2);
+                Ok(())
+            }
         }
     }
 
@@ -444,6 +456,7 @@ impl Machine {
         for &file in &self.files {
             let _ = self.mm.delete_file(&mut Cx::new(0, 0, 0, self.now), file);
         }
+        self.mm.remove_segment(&mut Cx::new(0, 0, 0, self.now), self.segment);
         self.news();
         while let Some(id) = self.under_way.pop() {
             self.mm.complete(id, self.now);
@@ -470,7 +483,7 @@ proptest! {
         }
         let meminfo = machine.mm.meminfo();
         use lotsfree_kernel_files::counters::meminfo as m;
-        for empty in [m::AnonPages, m::Mapped, m::SwapCached, m::Writeback] {
+        for empty in [m::AnonPages, m::Mapped, m::Shmem, m::PageTables, m::SwapCached, m::Writeback] {
             prop_assert_eq!(meminfo.get(empty), Some(0), "{:?}", empty);
         }
         // Metadata stay, of which the allocator's two pages for the only group are no buffers.

@@ -7,6 +7,7 @@ use lotsfree_scenario::Scenario;
 
 mod shapes {
     mod memory_hogs;
+    mod oracle_sessions;
     mod parallelio;
     mod zone_reclaim;
 }

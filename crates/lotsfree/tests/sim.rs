@@ -365,13 +365,21 @@ fn wrong_words_are_refused_with_what_would_be_accepted() {
     fs::write(place.at("plain.toml"), plain).unwrap();
     let command = format!("{plain}\n[[actor]]\nname = \"dump\"\nkind = \"exec\"\ncommand = [\"true\"]\n");
     fs::write(place.at("command.toml"), command).unwrap();
+    let pool = "title = 't'\nduration = '1 s'\n[machine]\ngeneration = 'linux-6.1'\ncpus = 1\nnodes = ['64 MiB']\n\
+                [tuning]\n'vm.nr_hugepages' = 3\n[[actor]]\nname = 's'\nkind = 'sessions'\nprocesses = 1\n\
+                segment = '8 MiB'\nbacking = 'shm-huge'\n";
+    fs::write(place.at("pool.toml"), pool).unwrap();
     for (arguments, expected) in [
         (&["sim", "command.toml"][..], "actor.dump.kind: the model executes no real command"),
         (&["lab", "command.toml"], "actor.dump.kind: a virtual machine has no programs to execute"),
         (&["sim", "quikstart"], "did you mean \"quickstart\"?"),
         (&["sim", "nothing-like-it"], "lotsfree sim --list"),
         (&["sim", "page-faults"], "actor.toucher.kind: the model does not execute `page-toucher` yet"),
-        (&["sim", "tiny.toml", "--set", "vm.nr_hugepages=1"], "the model does not know vm.nr_hugepages"),
+        (
+            &["sim", "tiny.toml", "--set", "vm.overcommit_memory=2"],
+            "the model does not know vm.overcommit_memory",
+        ),
+        (&["sim", "pool.toml"], "s/segment: shmget fails, as the pool of huge pages lacks 1: of the 3 that"),
         (&["sim", "missing.toml"], "missing.toml: No such file"),
         (&["sim"], "<SCENARIO>"),
         (&["sim", "tiny.toml", "--set", "vm.swapiness=0"], "did you mean \"vm.swappiness\""),
@@ -593,7 +601,7 @@ fn the_list_names_what_ships_and_each_can_be_shown() {
         &[
             "3.0, swappiness 0; 3.0, swappiness 10;",
             "as-it-is, swappiness-0, direct.",
-            "Not on the model: the model does not execute `sessions` yet",
+            "Not on the model: the model does not execute `page-toucher` yet",
         ],
     );
 }

@@ -53,9 +53,9 @@ use std::ops::ControlFlow;
 use cpus::Cpus;
 use lotsfree_kernel_files::file::swaps::SwapArea;
 use lotsfree_run::{NodeSample, Sample, Sink, WriteError};
-use lotsfree_workload::Program;
+use lotsfree_workload::{Program, SegmentBacking, SegmentSpec};
 
-use crate::mm::{self, Device, Io, Kswapd, Mm, ZswapWorker};
+use crate::mm::{self, Device, HugePages, Io, Kswapd, Mm, ZswapWorker};
 pub use device::DeviceSpec;
 use device::{Disk, Scheduler};
 use files::Files;
@@ -140,6 +140,10 @@ pub struct Machine {
     processes: Vec<Process>,
     groups: Vec<Group>,
     files: Files,
+    /// The objects of the program's segments.
+    segments: Vec<u32>,
+    /// The first segment for which the pool has too few huge pages, and how many it lacks.
+    lacks: Option<(String, u64)>,
     cpus: Cpus,
     waiters: Waiters,
     /// The disk, then the device of swap if that is another one.
@@ -185,6 +189,19 @@ impl Machine {
             file.pages = file.pages.div_ceil(mm.blocks());
         }
         let files = Files::new(&program.files, disk_pages, |file| mm.declare_file(file.pages, file.exists));
+        let blocks = mm.blocks();
+        let mut lacks = None;
+        let mut segment = |of: &SegmentSpec| {
+            let pages = of.pages.div_ceil(blocks);
+            if of.backing != SegmentBacking::ShmHuge {
+                return mm.create_segment(pages, of.backing == SegmentBacking::Shm);
+            }
+            mm.create_huge_segment(pages).unwrap_or_else(|pages| {
+                lacks.get_or_insert((of.name.clone(), pages));
+                u32::MAX
+            })
+        };
+        let segments = program.segments.iter().map(&mut segment).collect();
         let cfq = memory.generation.cfq;
         let blk_mq = memory.generation.blk_mq;
         // CFQ idles only where the heads would have to move. A device has a queue for each CPU if it can; one
@@ -211,6 +228,8 @@ impl Machine {
             processes: Vec::new(),
             groups: Vec::new(),
             files,
+            segments,
+            lacks,
             waiters: Waiters::default(),
             disks,
             log: Log::default(),
@@ -304,6 +323,16 @@ impl Machine {
             }
         }
         Ok(())
+    }
+
+    /// The first segment for which the pool has too few huge pages, and how many it lacks.
+    pub fn lacks_huge_pages(&self) -> Option<(&str, u64)> {
+        self.lacks.as_ref().map(|(name, pages)| (name.as_str(), *pages))
+    }
+
+    /// [`Mm::huge_pages`]
+    pub fn huge_pages(&self) -> HugePages {
+        self.mm.huge_pages()
     }
 
     /// [`Mm::is_exhausted`]

@@ -79,6 +79,12 @@ impl Machine {
             return;
         }
         self.say(process, self.now, EventKind::Start, "started".to_owned());
+        let Process { number, ref threads, .. } = self.processes[process];
+        // The first thread of a program starts the others, and does nothing else (`agent/process.rs`).
+        let all = 1 + threads.len();
+        let mut cx = self.context(self.threads[threads.start].task, number);
+        (cx.start, cx.slice) = (self.now, u64::MAX);
+        self.mm.exec(&mut cx, all);
         for thread in self.processes[process].threads.clone() {
             self.make_ready(self.threads[thread].task, self.now);
         }

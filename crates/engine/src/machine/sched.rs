@@ -101,6 +101,7 @@ impl Machine {
         let mut slice = Slice {
             mm: &mut self.mm,
             files: &mut self.files,
+            segments: &self.segments,
             group: &mut self.groups[thread.group],
             thread,
             stages: &mut self.processes[process].stages,

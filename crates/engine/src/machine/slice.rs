@@ -63,6 +63,8 @@ pub(super) enum FileCall {
 pub(super) struct Slice<'a> {
     pub(super) mm: &'a mut Mm,
     pub(super) files: &'a mut Files,
+    /// The objects of the program's segments.
+    pub(super) segments: &'a [u32],
     pub(super) thread: &'a mut Thread,
     pub(super) group: &'a mut Group,
     pub(super) stages: &'a mut Stages,
@@ -418,6 +420,10 @@ impl Slice<'_> {
                 let object = self.files.get(file).ok_or(Stop::Bad)?.object;
                 self.mm.map_file(cx, valid(region)?, object, pages, shared)
             }
+            Op::Attach { region, segment } => {
+                let object = *self.segments.get(segment.0 as usize).ok_or(Stop::Bad)?;
+                self.mm.attach(cx, valid(region)?, object)
+            }
             Op::Unmap { region } => self.mm.unmap(cx, region),
             Op::Create { file, pages } => {
                 let object = match self.files.get(file) {
@@ -437,7 +443,7 @@ impl Slice<'_> {
                 self.thread.ra.remove(&file.0);
                 Ok(())
             }
-            // The others are no calls, or need page tables or a host.
+            // The others are no calls, or need locked memory or a host.
             _ => Err(Stop::Bad),
         }
     }

@@ -70,6 +70,8 @@ impl Mm {
         self.check_regions()?;
         self.check_zpool()?;
         self.check_ext4()?;
+        self.check_hugetlb()?;
+        self.check_pgtables()?;
         self.check_slab()
     }
 
@@ -355,9 +357,15 @@ impl Mm {
                 recounts[zone].stat[stat as usize] += u64::from(holds);
             };
             let mapped = self.is_mapped(frame);
-            count(Stat::AnonPages, anon && mapped);
-            count(Stat::Mapped, !anon && mapped);
-            count(Stat::FilePages, !anon);
+            let cached = f.has(flag::SWAPCACHE);
+            count(Stat::AnonPages, anon && !object.shmem && mapped);
+            count(Stat::Mapped, (!anon || object.shmem) && mapped);
+            count(Stat::FilePages, !anon || (object.shmem && !cached));
+            count(Stat::Shmem, object.shmem && !cached);
+            ensure!(
+                !object.shmem || !mapped || !cached,
+                "frame {frame} of shared memory is mapped and in the swap cache"
+            );
             count(Stat::Dirty, !anon && f.has(flag::DIRTY));
             count(Stat::Writeback, f.has(flag::WRITEBACK));
             count(Stat::SwapCached, f.has(flag::SWAPCACHE));
@@ -414,8 +422,10 @@ impl Mm {
             match entry::is(e) {
                 entry::Is::Mapped(frame) | entry::Is::Resident(frame) => {
                     let f = self.frames.get(frame as usize);
+                    let listed =
+                        |f: &Frame| f.list() != list::NONE || (object.hugetlb && f.has(flag::HUGETLB));
                     ensure!(
-                        f.is_some_and(|f| f.slot == slot && f.has(flag::USED) && f.list() != list::NONE),
+                        f.is_some_and(|f| f.slot == slot && f.has(flag::USED) && listed(f)),
                         "slot {slot} has frame {frame}, which is {f:?}"
                     );
                     ensure!(
@@ -493,7 +503,7 @@ impl Mm {
                     ensure!(listed[page as usize], "page {page} of file {number} is dirty and not listed");
                 }
                 under_writeback += u64::from(object.file && f.has(flag::WRITEBACK));
-                held += u32::from(!object.file);
+                held += u32::from(!object.file && !object.hugetlb);
             }
             ensure!(
                 held == object.held,
@@ -572,12 +582,15 @@ impl Mm {
     }
 }
 
-/// What counts a page of the kernel's; nothing counts zbud's.
+/// What counts a page of the kernel's; nothing counts zbud's and huge pages, nor the upper page tables on
+/// some kernels.
 fn kernel_stat(f: &Frame) -> Option<Stat> {
     match f {
         f if is_slab(f) => Some(stat_of(f)),
         f if f.has(flag::ZSPAGE) => Some(Stat::Zspages),
         f if f.has(flag::ZBUD) => None,
+        f if f.has(flag::HUGETLB) => None,
+        f if f.has(flag::PGTABLE) => (!f.has(flag::UNCOUNTED)).then_some(Stat::PageTables),
         _ => Some(Stat::SlabUnreclaimable),
     }
 }
@@ -592,6 +605,8 @@ fn check_zone(index: usize, zone: &Zone, recount: &Recount) -> Result<(), String
         Stat::SlabUnreclaimable,
         Stat::SwapCached,
         Stat::Zspages,
+        Stat::PageTables,
+        Stat::Shmem,
     ];
     for stat in gauges {
         let (counted, found) = (zone.stat[stat as usize], recount.stat[stat as usize]);

@@ -22,7 +22,15 @@ impl Mm {
         let flights = self.flights.queue.capacity() * size_of::<Option<Flight>>()
             + self.flights.spare.iter().map(of).sum::<usize>()
             + self.flights.queue.iter().flatten().map(|flight| of(&flight.frames)).sum::<usize>();
-        let all = self.frames.bytes() + self.entries.bytes() + self.objects.bytes() + vmas + lists + flights;
+        let tables: usize = self.processes.iter().map(|process| process.tables.bytes()).sum();
+        let all = self.hugetlb.bytes()
+            + tables
+            + self.frames.bytes()
+            + self.entries.bytes()
+            + self.objects.bytes()
+            + vmas
+            + lists
+            + flights;
         let books = self.evictions.as_ref().map_or(0, |evictions| evictions.bytes());
         let ext4 = self.ext4.as_ref().map_or(0, |ext4| ext4.bytes());
         let pool = self.zpool.as_ref().map_or(0, |pool| pool.bytes());

@@ -66,6 +66,12 @@ pub(crate) mod flag {
     /// One of the kernel's pages that holds compressed pages (`zpool.rs`): zsmalloc's, or zbud's.
     pub(crate) const ZSPAGE: u32 = MLOCKED;
     pub(crate) const ZBUD: u32 = OTHER;
+    /// One of the kernel's pages that is a page table of a process (`pgtable.rs`), and one that the kernel
+    /// does not count.
+    pub(crate) const PGTABLE: u32 = SWAPCACHE;
+    pub(crate) const UNCOUNTED: u32 = DIRTY;
+    /// One of the kernel's pages that belongs to a huge page of the pool (`hugetlb.rs`).
+    pub(crate) const HUGETLB: u32 = RECLAIM;
     /// References by system calls, with MGLRU: 0 to 3.
     pub(crate) const REFS_SHIFT: u32 = 25;
     pub(crate) const REFS: u32 = 3 << REFS_SHIFT;

@@ -9,6 +9,7 @@ use lotsfree_workload::{Advice, Op, Policy, RegionId};
 use super::frame::{NONE, entry, flag, list};
 use super::object::{Backing, Mapping, Object};
 use super::page_alloc::Alloc;
+use super::pgtable::PageTables;
 use super::policy::Arrival;
 use super::readahead::RaState;
 use super::vmstat::Stat;
@@ -28,7 +29,11 @@ pub(crate) const ZERO: u32 = entry::SHADOW | (entry::VALUE - 1);
 pub(crate) struct Vma {
     /// The first slot if accesses may use the entries directly, otherwise [`NONE`].
     pub(crate) base: u32,
+    /// Its address, as a number of pages.
+    pub(super) start: u64,
     pub(crate) pages: u32,
+    /// Pages that an entry maps, as an order: more than one if they are huge.
+    pub(super) order: u8,
     pub(crate) object: u32,
     /// Which of the object's mappings it is.
     pub(super) which: u32,
@@ -45,7 +50,7 @@ impl Vma {
     #[inline]
     fn slots(&self) -> Range<usize> {
         let base = self.base as usize;
-        base..base + self.pages as usize
+        base..base + (self.pages >> self.order) as usize
     }
 
     /// Whether accesses say that pages are worth keeping (`vma_has_recency`; `lru_gen_enter_fault` in 6.1).
@@ -60,11 +65,12 @@ pub(crate) struct AddressSpace {
     pub(crate) policy: Policy,
     pub(crate) vmas: Vec<Option<Vma>>,
     pub(crate) interleave: usize,
+    pub(super) tables: PageTables,
 }
 
 impl AddressSpace {
     pub(crate) fn new(policy: Policy) -> Self {
-        AddressSpace { policy, vmas: Vec::new(), interleave: 0 }
+        AddressSpace { policy, vmas: Vec::new(), interleave: 0, tables: PageTables::default() }
     }
     /// The mapping of a region.
     pub(crate) fn vma(&self, id: RegionId) -> Option<&Vma> {
@@ -124,8 +130,25 @@ impl Fault {
         Ok(())
     }
 
+    pub(super) fn page(&self) -> u32 {
+        self.page
+    }
+
+    pub(super) fn writes(&self) -> bool {
+        self.write
+    }
+
+    pub(super) fn alloc(&mut self) -> &mut Alloc {
+        &mut self.alloc
+    }
+
+    /// It counts as major for its task.
+    pub(super) fn is_major(&mut self) {
+        self.major = true;
+    }
+
     /// Counts and charges what has turned out to be a fault.
-    fn begin(&mut self, mm: &mut Mm, cx: &mut Cx) {
+    pub(super) fn begin(&mut self, mm: &mut Mm, cx: &mut Cx) {
         if self.stage == Stage::New {
             self.stage = Stage::Begun;
             mm.events[vmstat::pgfault] += 1;
@@ -187,7 +210,27 @@ impl Mm {
         self.add_region(cx, region, object, pages, copies)
     }
 
-    fn add_region(&mut self, cx: &Cx, id: RegionId, number: u32, pages: u32, copies: Option<u32>) -> Done {
+    pub(super) fn add_region(
+        &mut self,
+        cx: &Cx,
+        id: RegionId,
+        number: u32,
+        pages: u32,
+        copies: Option<u32>,
+    ) -> Done {
+        let huge = self.page.pages(self.page.pmd_huge());
+        let Object { file, shmem, hugetlb, .. } = self.objects[number];
+        let anon = !file && !shmem && self.generation.aligns_anon && u64::from(pages) >= huge;
+        let aligned = hugetlb || anon;
+        // Pages that are mapped together with one (`fault_around`) are the same by address and by offset, and
+        // in one table. A kernel goes by the address, and does not align it.
+        let around = u64::from(self.pages_around());
+        let align = match aligned {
+            true => huge,
+            false if u64::from(pages) >= around => around,
+            false => 1,
+        };
+        let start = self.get_unmapped_area(cx, pages.into(), align).ok_or(Stop::Bad)?;
         let object = &mut self.objects[number];
         let which = object.map(cx.process, id.0);
         let direct = which == 0 && copies.is_none() && !self.generation.policy.sees_every_access();
@@ -199,7 +242,9 @@ impl Mm {
         }
         vmas[index] = Some(Vma {
             base,
+            start,
             pages,
+            order: if hugetlb { self.hugetlb.order as u8 } else { 0 },
             object: number,
             which: which as u32,
             copies,
@@ -213,7 +258,7 @@ impl Mm {
         Ok(())
     }
 
-    fn unmap_if(&mut self, cx: &mut Cx, region: RegionId) -> Done {
+    pub(super) fn unmap_if(&mut self, cx: &mut Cx, region: RegionId) -> Done {
         match self.processes.get(cx.process).map(|process| process.vma(region).is_some()) {
             None => Err(Stop::Bad),
             Some(false) => Ok(()),
@@ -229,13 +274,15 @@ impl Mm {
         else {
             return Err(Stop::Bad);
         };
-        if !self.objects[vma.object].file {
+        let Object { file, shmem, hugetlb, .. } = self.objects[vma.object];
+        if !file && !shmem && !hugetlb {
             self.generation.policy.unreserve(self, vma.pages);
         }
         self.zap(cx, vma.object, vma.which as usize);
         if let Some(copies) = vma.copies {
             self.zap(cx, copies, 0);
         }
+        self.free_pgtables(cx, vma.start..vma.start + u64::from(vma.pages));
         Ok(())
     }
 
@@ -244,44 +291,61 @@ impl Mm {
         for region in 0..self.processes.get(cx.process).map_or(0, |process| process.vmas.len()) {
             let _ = self.unmap(cx, RegionId(region as u32));
         }
+        self.exit_pgtables(cx);
     }
 
-    /// Pages of anonymous memory of a process, resident and swapped, and the file pages that it maps.
+    /// Pages of anonymous memory of a process, resident and swapped, and the pages of files and of shared
+    /// memory that it maps. Huge pages of the pool are none.
     pub fn rss(&self, process: usize) -> u64 {
         let vmas = self.processes.get(process).map_or(&[][..], |process| &process.vmas);
-        (vmas.iter().flatten())
-            .map(|vma| {
-                let base = self.objects[vma.object].base as usize;
-                let counts = |e: &&u32| matches!(entry::is(**e), entry::Is::Mapped(_) | entry::Is::Swap(_));
-                let own = self.entries[base..base + vma.pages as usize].iter().filter(counts).count();
-                let copied = vma.copies.map_or(0, |copies| {
-                    let base = self.objects[copies].base as usize;
-                    self.entries[base..base + vma.pages as usize].iter().filter(counts).count()
-                });
-                (own + copied) as u64
-            })
-            .sum()
+        let of = |number: u32, which: usize, pages: u32| {
+            let object = &self.objects[number];
+            if object.hugetlb {
+                return 0;
+            }
+            if which > 0 {
+                return object.mappings[which].bits.iter().count();
+            }
+            let base = object.base as usize;
+            let counts = |e: &&u32| match entry::is(**e) {
+                entry::Is::Mapped(_) => true,
+                entry::Is::Swap(_) => !object.shmem,
+                _ => false,
+            };
+            self.entries[base..base + pages as usize].iter().filter(counts).count()
+        };
+        let of_vma = |vma: &Vma| {
+            let copied = vma.copies.map_or(0, |copies| of(copies, 0, vma.pages));
+            (of(vma.object, vma.which as usize, vma.pages) + copied) as u64
+        };
+        vmas.iter().flatten().map(of_vma).sum()
     }
 
     /// Pages of anonymous memory of a process that are in memory, its copies of file pages included.
     pub(crate) fn held(&self, process: usize) -> u64 {
         let vmas = self.processes.get(process).map_or(&[][..], |process| &process.vmas);
-        let of = |number: u32| u64::from(self.objects[number].held);
+        let of = |number: u32| match &self.objects[number] {
+            object if object.shmem || object.hugetlb => 0,
+            object => u64::from(object.held),
+        };
         let of_vma = |vma: &Vma| of(vma.object) + vma.copies.map_or(0, of);
         vmas.iter().flatten().map(of_vma).sum()
     }
 
     /// Removes one mapping of an object (`zap_page_range`).
     fn zap(&mut self, cx: &mut Cx, number: u32, which: usize) {
-        let Object { pages, file, .. } = self.objects[number];
-        if file {
+        let Object { pages, file, shmem, hugetlb, .. } = self.objects[number];
+        let stays = file || shmem || hugetlb;
+        if hugetlb {
+            self.zap_huge(number, which);
+        } else if stays {
             self.zap_ptes(number, which);
         }
         self.objects[number].unmap(which);
         self.renumber_mapping(number, which);
         cx.spend(u64::from(pages) * self.costs.walk);
         let object = &self.objects[number];
-        if object.mappings.is_empty() && (!file || object.deleted) {
+        if object.mappings.is_empty() && (!stays || object.deleted) {
             self.drop_object(cx, number);
         }
     }
@@ -368,6 +432,7 @@ impl Mm {
         if object.mappings.len() > 1 {
             mapped |= object.unmap_elsewhere(slot - object.base);
         }
+        let anon = anon && !object.shmem;
         if mapped {
             self.stat_sub(frame, if anon { Stat::AnonPages } else { Stat::Mapped });
         }
@@ -390,7 +455,10 @@ impl Mm {
 
     /// Frees all pages and slots of an object, and the object (`truncate_inode_pages`, or exit of its last
     /// user).
-    fn drop_object(&mut self, cx: &mut Cx, number: u32) {
+    pub(super) fn drop_object(&mut self, cx: &mut Cx, number: u32) {
+        if self.objects[number].hugetlb {
+            return self.drop_huge(number);
+        }
         let (base, pages) = (self.objects[number].base, self.objects[number].pages);
         if self.objects[number].file {
             self.forget_shadows(cx, base..base + pages);
@@ -435,7 +503,12 @@ impl Mm {
         }
         self.entries[f.slot as usize] = entry::EMPTY;
         if f.has(flag::ANON) {
-            self.objects.at_mut(f.slot).held -= 1;
+            let object = self.objects.at_mut(f.slot);
+            object.held -= 1;
+            if object.shmem && !f.has(flag::SWAPCACHE) {
+                self.stat_sub(frame, Stat::FilePages);
+                self.stat_sub(frame, Stat::Shmem);
+            }
         } else {
             self.update_node(cx, f.slot, Change::Removed { shadow: false });
         }
@@ -507,10 +580,11 @@ impl Mm {
         let Some(vma) = self.processes.get(process).and_then(|process| process.vma(id)) else {
             return 0;
         };
+        let order = vma.order;
         let Some(table) = self.entries.get_mut(vma.slots()) else { return 0 };
         let mut touched = 0;
         for (page, write) in pages {
-            if !table.get_mut(page as usize).is_some_and(|e| entry::access(e, write)) {
+            if !table.get_mut((page >> order) as usize).is_some_and(|e| entry::access(e, write)) {
                 break;
             }
             touched += 1;
@@ -527,16 +601,18 @@ impl Mm {
         if self.entries.len() < CACHED_ENTRIES {
             return;
         }
-        let (mut mapped, mut table) = (None, &[][..]);
+        let (mut mapped, mut order, mut table) = (None, 0, &[][..]);
         let mut all = 0;
         for op in ops {
             let Op::Touch { region, page, .. } = *op else { continue };
             if mapped != Some(region) {
                 mapped = Some(region);
-                let slots = process.vma(region).map(Vma::slots);
+                let vma = process.vma(region);
+                order = vma.map_or(0, |vma| vma.order);
+                let slots = vma.map(Vma::slots);
                 table = slots.and_then(|slots| self.entries.get(slots)).unwrap_or_default();
             }
-            all ^= table.get(page as usize).copied().unwrap_or_default();
+            all ^= table.get((page >> order) as usize).copied().unwrap_or_default();
         }
         std::hint::black_box(all);
     }
@@ -553,18 +629,23 @@ impl Mm {
         let (object, copies, direct) = (vma.object, vma.copies, vma.base != NONE);
         let which = vma.which as usize;
         // Somebody else may have mapped the page, or it was mapped before the dirty limit held the task back.
-        if vma.base != NONE && entry::access(&mut self.entries[(vma.base + fault.page) as usize], fault.write)
-        {
+        let entry = vma.base.wrapping_add(fault.page >> vma.order) as usize;
+        if vma.base != NONE && entry::access(&mut self.entries[entry], fault.write) {
             return Ok(());
         }
-        self.in_lru_fault = vma.has_recency();
+        let (recency, at) = (vma.has_recency(), vma.start + u64::from(fault.page));
+        let leaf = usize::from(vma.order > 0);
+        self.alloc_tables(cx, &mut fault.alloc, at, leaf)?;
+        self.in_lru_fault = recency;
         let done = match copies {
             Some(copies) => self.private_fault(cx, fault, (object, which), copies),
             None if self.objects[object].file => self.file_fault(cx, fault, object, which, fault.write),
+            None if self.objects[object].shmem => self.shmem_fault(cx, fault, object, which),
+            None if self.objects[object].hugetlb => self.hugetlb_fault(cx, fault, object, which),
             None => self.anon_fault(cx, fault, object),
         };
         self.in_lru_fault = false;
-        if !direct && done.is_ok() && self.generation.policy.sees_every_access() {
+        if !direct && leaf == 0 && done.is_ok() && self.generation.policy.sees_every_access() {
             self.touch_page(object, copies, fault.page);
         }
         done
@@ -852,7 +933,7 @@ impl Mm {
 
     /// Pages of 64 KiB (`fault_around_bytes`).
     #[inline]
-    fn pages_around(&self) -> u32 {
+    pub(super) fn pages_around(&self) -> u32 {
         self.page.pages(FAULT_AROUND) as u32
     }
 
@@ -923,7 +1004,7 @@ impl Mm {
 
     /// Enters a cached page into a page table, as accessed.
     #[inline(always)]
-    fn map_file_page(&mut self, number: u32, which: usize, page: u32, frame: u32) {
+    pub(super) fn map_file_page(&mut self, number: u32, which: usize, page: u32, frame: u32) {
         let object = &mut self.objects[number];
         let e = &mut self.entries[(object.base + page) as usize];
         let first = *e & entry::MAPPED == 0 && !object.is_mapped_elsewhere(page);

@@ -814,7 +814,7 @@ impl Mm {
                 continue;
             }
             let object = &self.objects[number];
-            if !object.file && !can_swap {
+            if object.hugetlb || (!object.file && !can_swap) {
                 continue;
             }
             let shared = object.mappings.len();

@@ -10,6 +10,7 @@ use lotsfree_units::{Bytes, PageSize};
 use super::blk::WriteQueues;
 use super::frame::{Frames, List, flag, list};
 use super::free_area::{FreeArea, MigrateType, Orders};
+use super::hugetlb::Hugetlb;
 use super::lru_lock::{HoldTimes, LruLocking};
 use super::object::Objects;
 use super::page_alloc::Watermark;
@@ -550,6 +551,8 @@ impl Mm {
             filesystem: config.filesystem,
             ext4: None,
             slab: Slab::new(config),
+            hugetlb: Hugetlb::new(config.nodes.len(), sizes.pageblock, config.tuning.nr_overcommit_hugepages),
+            tables_taken: 0,
             tree: Nodes::of(config),
             flights: Default::default(),
             outbox: Vec::new(),
@@ -562,6 +565,7 @@ impl Mm {
         mm.build_zonelists();
         mm.boot_kernel(&kernel_pages(config));
         mm.boot_pagesets(&config.pagesets);
+        mm.boot_hugepages(config.tuning.nr_hugepages);
         for zone in &mut mm.zones {
             zone.alloc_batch = (zone.watermark.high - zone.watermark.low) as i64;
         }

@@ -20,6 +20,7 @@ pub(crate) mod filemap;
 pub(crate) mod footprint;
 pub(crate) mod frame;
 pub(crate) mod free_area;
+pub(crate) mod hugetlb;
 pub(crate) mod lru;
 pub(crate) mod lru_lock;
 pub(crate) mod memory;
@@ -31,8 +32,10 @@ pub(crate) mod page_alloc;
 pub(crate) mod page_writeback;
 pub(crate) mod pagecache_limit;
 pub(crate) mod pcp;
+pub(crate) mod pgtable;
 pub(crate) mod policy;
 pub(crate) mod readahead;
+pub(crate) mod shmem;
 pub(crate) mod slab;
 mod splice;
 pub(crate) mod swap;
@@ -52,6 +55,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 pub use fadvise::{Fadvise, Madvise};
 pub use filemap::{Read, Write};
+pub use hugetlb::HugePages;
 pub use kswapd::Kswapd;
 use lotsfree_kernel_files::counters;
 use lotsfree_scenario::Costs;
@@ -378,6 +382,9 @@ pub struct Mm {
     /// The file system that is mounted, if its metadata are modelled.
     pub(crate) ext4: Option<Box<ext4::Ext4>>,
     pub(crate) slab: slab::Slab,
+    pub(crate) hugetlb: hugetlb::Hugetlb,
+    /// Pages that were ever allocated for page tables.
+    pub(crate) tables_taken: u64,
     /// The nodes of the files' trees.
     pub(crate) tree: workingset::Nodes,
     pub(crate) flights: Flights,

@@ -17,6 +17,12 @@ pub(crate) struct Object {
     pub(crate) pages: u32,
     pub(crate) live: bool,
     pub(crate) file: bool,
+    /// Memory that processes share, which is in the page cache and goes to swap (`shmem.rs`).
+    pub(crate) shmem: bool,
+    /// Shared memory that counts as committed in its whole length (`VM_NORESERVE` is not set).
+    pub(crate) accounted: bool,
+    /// Shared memory of huge pages, which are its pages (`hugetlb.rs`).
+    pub(crate) hugetlb: bool,
     /// Pages that were never written are holes and not on disk.
     pub(crate) hole: bool,
     /// Pages from the beginning up to the last one that was written to disk and so has a place there.
@@ -25,7 +31,7 @@ pub(crate) struct Object {
     pub(crate) deleted: bool,
     /// Pages that a device still had when the object was to be removed.
     pub(crate) busy: u32,
-    /// Pages of anonymous memory that are in memory.
+    /// Pages of anonymous or shared memory that are in memory.
     pub(crate) held: u32,
     /// Regions that map it. The first one's bits are in the entries, the others' in bitmaps.
     pub(super) mappings: Vec<Mapping>,
@@ -138,6 +144,10 @@ pub(crate) enum Backing {
     Disk,
     /// A file of which nothing has been written yet.
     Hole,
+    /// Memory that processes share.
+    Shmem,
+    /// The same of huge pages.
+    Hugetlb,
 }
 
 #[derive(Debug)]
@@ -253,8 +263,9 @@ impl Objects {
                 base
             }
         };
-        let (file, hole) = (backing != Backing::Anon, backing != Backing::Disk);
-        let object = Object { base, pages, live: true, file, hole, ..Object::default() };
+        let (file, hole) = (matches!(backing, Backing::Disk | Backing::Hole), backing != Backing::Disk);
+        let (shmem, hugetlb) = (backing == Backing::Shmem, backing == Backing::Hugetlb);
+        let object = Object { base, pages, live: true, file, shmem, hugetlb, hole, ..Object::default() };
         let number = match self.free.pop() {
             Some(number) => {
                 self[number] = object;

@@ -322,24 +322,49 @@ impl Mm {
     /// Gives back as many of the kernel's pages as slabs have come to have. What a kernel was seen to have
     /// when measuring begins includes the slabs of the files that were used by then.
     fn replace_boot_pages(&mut self) {
-        while self.slab.replaced < self.slab.taken - self.slab.freed {
-            let Some(last) = self.slab.boot.last_mut() else { return };
-            let Some(frame) = last.next_back() else {
-                self.slab.boot.pop();
-                continue;
-            };
-            let f = &mut self.frames[frame as usize];
-            f.flags &= flag::ZONE;
-            let zone = &mut self.zones[f.zone()];
-            zone.free_one_page(&mut self.frames, frame, 0);
-            zone.stat[Stat::SlabUnreclaimable as usize] -= 1;
+        while self.slab.replaced < self.slab.taken - self.slab.freed && self.replace_boot_page() {
             self.slab.replaced += 1;
         }
     }
 
+    /// Gives back one of the pages that the kernel has had since boot; `false` if none is left.
+    fn replace_boot_page(&mut self) -> bool {
+        let Some(frame) = self.take_boot_page() else { return false };
+        let f = &mut self.frames[frame as usize];
+        f.flags &= flag::ZONE;
+        let zone = &mut self.zones[f.zone()];
+        zone.free_one_page(&mut self.frames, frame, 0);
+        true
+    }
+
+    /// Takes one of the pages that the kernel has had since boot.
+    fn take_boot_page(&mut self) -> Option<u32> {
+        let frame = loop {
+            let last = self.slab.boot.last_mut()?;
+            match last.next_back() {
+                Some(frame) => break frame,
+                None => self.slab.boot.pop(),
+            };
+        };
+        self.stat_sub(frame, Stat::SlabUnreclaimable);
+        Some(frame)
+    }
+
+    /// Takes a page that the kernel was seen to have when measuring begins, if that is yet to come, for what
+    /// it was seen to have by then.
+    pub(super) fn take_settled_page(&mut self, cx: &Cx) -> Option<u32> {
+        if cx.now() < self.slab.settled { self.take_boot_page() } else { None }
+    }
+
     /// Takes pages for the kernel, which does not wait for them: a page of users that needs them was
     /// allocated just before, or there is a pool.
-    fn alloc_kernel_pages(&mut self, cx: &mut Cx, order: usize, kind: MigrateType, gfp: Gfp) -> Option<u32> {
+    pub(super) fn alloc_kernel_pages(
+        &mut self,
+        cx: &mut Cx,
+        order: usize,
+        kind: MigrateType,
+        gfp: Gfp,
+    ) -> Option<u32> {
         let preferred = self.node_of_cpu(cx.cpu);
         let kind = self.generation.grouped(kind);
         let ac = AllocContext { preferred, allowed: u64::MAX, write_cache: false, interleaved: false, kind };

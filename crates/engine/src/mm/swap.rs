@@ -143,10 +143,16 @@ impl Swap {
 }
 
 impl Mm {
-    /// Gives an anonymous page a slot and enters it into the swap cache (`add_to_swap`).
+    /// Gives an anonymous page a slot and enters it into the swap cache (`add_to_swap`). One of shared memory
+    /// leaves the page cache and all page tables for it (`shmem_writepage`).
     pub(crate) fn add_to_swap(&mut self, cx: &mut Cx, frame: u32) -> bool {
         let owner = self.frames[frame as usize].slot;
         let Some(slot) = self.swap.take(cx.cpu, owner) else { return false };
+        if self.objects.at(owner).shmem {
+            self.unmap_page(frame);
+            self.stat_sub(frame, Stat::FilePages);
+            self.stat_sub(frame, Stat::Shmem);
+        }
         self.update_swap_node(cx, slot, Change::Added { shadow: false }, Gfp::High);
         self.swap.cache.insert(frame, slot);
         self.stat_add(frame, Stat::SwapCached);
@@ -270,7 +276,7 @@ impl Mm {
         let window = if adaptive { self.swap.window(swap, largest) } else { largest };
         self.swap.last_slot = swap;
         let mut wanted: Vec<u32> = Vec::with_capacity(window as usize);
-        if adaptive && !self.swap.rotational {
+        if adaptive && !self.swap.rotational && !self.objects[number].shmem {
             // The window consists of neighbours in the address space, within one page table.
             let object = &self.objects[number];
             let (base, page) = (object.base, own - object.base);
@@ -317,7 +323,7 @@ mod tests {
     use lotsfree_workload::{Policy, RegionId};
 
     use super::super::workingset::Tree;
-    use super::super::{Fault, Wait};
+    use super::super::{Fault, Kswapd, Wait};
     use super::*;
     use crate::Generation;
 
@@ -326,12 +332,14 @@ mod tests {
         let generation = Generation::named(kernel).unwrap();
         let mut mm = Mm::new(&Config { swap_pages: 20_000, ..Config::new(generation, vec![1 << 13]) });
         let (process, task) = (mm.create_process(Policy::Local), mm.create_task());
+        let (reclaimer, mut kswapd) = (mm.create_task(), Kswapd::new(0));
         let mut cx = Cx::new(task, 0, process, 0);
         mm.map_anon(&mut cx, RegionId(0), 1 << 14).unwrap();
         for page in 0..1 << 14 {
             let mut fault = Fault::new(RegionId(0), page, true);
             while let Err(stop) = fault.poll(&mut mm, &mut cx) {
                 let Stop::Wait(Wait { .. }) = stop else { panic!("{kernel}: {stop:?}") };
+                kswapd.poll(&mut mm, &mut Cx::new(reclaimer, 0, usize::MAX, cx.now()));
                 (cx.start, cx.spent) = (cx.now() + 1_000_000, 0);
                 let sent: Vec<u64> = mm.take_io().map(|io| io.id).collect();
                 sent.into_iter().for_each(|id| mm.complete(id, cx.start));

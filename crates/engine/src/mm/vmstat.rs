@@ -3,7 +3,7 @@
 //!
 //! A line is printed if the table of counters says that the generation's release has it. Lines about things
 //! that the model leaves out (huge pages, compaction, NUMA balancing) are 0, as on a machine where none of it
-//! happens. Lines whose true value is unknown are absent: page tables, the trees' own nodes, the direct map.
+//! happens. Lines whose true value is unknown are absent: the trees' own nodes, the direct map.
 
 use std::ops::{Index, IndexMut, Range};
 
@@ -26,8 +26,11 @@ use lotsfree_settings::{
 };
 
 use super::Mm;
-use super::frame::list;
+use super::frame::{entry, list};
+use super::hugetlb::HugePages;
+use super::memory::Vma;
 use super::mmzone::Zone;
+use super::object::Object;
 use crate::generation::Generation;
 
 /// Gauges and node counters that are kept by zone.
@@ -47,10 +50,12 @@ pub(crate) enum Stat {
     Mlock,
     SwapCached,
     Zspages,
+    PageTables,
+    Shmem,
 }
 
 /// The number of [`Stat`]s.
-pub(crate) const STATS: usize = 14;
+pub(crate) const STATS: usize = 16;
 
 /// The counters of `/proc/vmstat` that only grow: `events[vmstat::pgfault] += 1`. A kernel's release decides
 /// which of them it prints; [`SUMS`] are not counted but added up.
@@ -199,7 +204,6 @@ static LEFT_OUT: [bool; Vmstat::ROWS.len()] = of([
     vmstat::kstack_64k,
     vmstat::kstack_rest,
     // Unknown.
-    vmstat::nr_page_table_pages,
     vmstat::nr_memmap_boot_pages,
     vmstat::pgreuse,
     vmstat::slabs_scanned,
@@ -224,11 +228,10 @@ const fn of<const COUNT: usize>(counters: [Counter<Vmstat>; COUNT]) -> [bool; Vm
 }
 
 /// Lines of `/proc/meminfo` that are 0 on a machine without the things that they count.
-const ZERO: [Counter<Meminfo>; 21] = [
+const ZERO: [Counter<Meminfo>; 15] = [
     meminfo::Mlocked,
     meminfo::Zswap,
     meminfo::Zswapped,
-    meminfo::Shmem,
     meminfo::KernelStack,
     meminfo::SecPageTables,
     meminfo::NFS_Unstable,
@@ -241,21 +244,11 @@ const ZERO: [Counter<Meminfo>; 21] = [
     meminfo::FileHugePages,
     meminfo::FilePmdMapped,
     meminfo::Unaccepted,
-    meminfo::HugePages_Total,
-    meminfo::HugePages_Free,
-    meminfo::HugePages_Rsvd,
-    meminfo::HugePages_Surp,
-    meminfo::Hugetlb,
 ];
 
 /// Lines of [`ZERO`] that a node's file does not have.
-const ZERO_NOT_IN_NODE: [Counter<Meminfo>; 5] = [
-    meminfo::Zswap,
-    meminfo::Zswapped,
-    meminfo::HardwareCorrupted,
-    meminfo::HugePages_Rsvd,
-    meminfo::Hugetlb,
-];
+const ZERO_NOT_IN_NODE: [Counter<Meminfo>; 3] =
+    [meminfo::Zswap, meminfo::Zswapped, meminfo::HardwareCorrupted];
 
 /// The lines of a file that is being put together.
 struct Lines<F> {
@@ -409,12 +402,14 @@ impl Mm {
         lines.put(vmstat::nr_anon_pages, sums.get(Stat::AnonPages));
         lines.put(vmstat::nr_mapped, sums.get(Stat::Mapped));
         lines.put(vmstat::nr_file_pages, sums.get(Stat::FilePages) + sums.get(Stat::SwapCached));
+        lines.put(vmstat::nr_shmem, sums.get(Stat::Shmem));
         lines.put(vmstat::nr_dirty, sums.get(Stat::Dirty));
         lines.put(vmstat::nr_writeback, sums.get(Stat::Writeback));
         lines.put(vmstat::nr_vmscan_write, sums.get(Stat::VmscanWrite));
         lines.put(vmstat::nr_vmscan_immediate_reclaim, sums.get(Stat::VmscanImmediate));
         lines.put(vmstat::nr_dirtied, sums.get(Stat::Dirtied));
         lines.put(vmstat::nr_written, sums.get(Stat::Written));
+        lines.put(vmstat::nr_page_table_pages, sums.get(Stat::PageTables));
         lines.put(vmstat::nr_swapcached, sums.get(Stat::SwapCached));
         // The model does not know on which node the slabs of these are.
         lines.put(vmstat::workingset_nodes, if whole { self.tree.count } else { u64::MAX });
@@ -492,6 +487,8 @@ impl Mm {
             (m::Writeback, kib(sums.get(Stat::Writeback))),
             (m::AnonPages, kib(sums.get(Stat::AnonPages))),
             (m::Mapped, kib(sums.get(Stat::Mapped))),
+            (m::Shmem, kib(sums.get(Stat::Shmem))),
+            (m::PageTables, kib(sums.get(Stat::PageTables))),
             (m::KReclaimable, kib(sums.get(Stat::SlabReclaimable))),
             (m::Slab, kib(sums.get(Stat::SlabReclaimable) + sums.get(Stat::SlabUnreclaimable))),
             (m::SReclaimable, kib(sums.get(Stat::SlabReclaimable))),
@@ -500,6 +497,13 @@ impl Mm {
         for (counter, value) in values {
             lines.put(counter, value);
         }
+    }
+
+    /// Enters the lines about the pool of huge pages that a node's file has too.
+    fn hugepage_lines(lines: &mut Lines<Meminfo>, pool: HugePages) {
+        lines.put(meminfo::HugePages_Total, pool.total);
+        lines.put(meminfo::HugePages_Free, pool.free);
+        lines.put(meminfo::HugePages_Surp, pool.surplus);
     }
 
     /// `/proc/meminfo`. All memory that the kernel keeps for itself is in `SUnreclaim`, but for what zram and
@@ -540,20 +544,38 @@ impl Mm {
         if let Some(rules) = self.generation.rules.overcommit.or(Rules::rhel_6().overcommit) {
             let setting = LimitSetting::Ratio(DEFAULT_RATIO);
             let swap = u64::from(self.swap.total);
-            let limit = commit_limit(&rules, setting, sums.managed, 0, swap, self.page);
+            let huge = self.huge_pages().total << self.hugetlb.order;
+            let limit = commit_limit(&rules, setting, sums.managed, huge, swap, self.page);
             lines.put(meminfo::CommitLimit, self.page.kib(limit));
         }
         lines.put(meminfo::Committed_AS, self.page.kib(self.committed()));
+        let pool = self.huge_pages();
+        Self::hugepage_lines(&mut lines, pool);
+        lines.put(meminfo::HugePages_Rsvd, pool.reserved);
         lines.put(meminfo::Hugepagesize, self.page.pmd_huge().as_kib());
+        lines.put(meminfo::Hugetlb, self.page.kib(pool.total << self.hugetlb.order));
         lines.values
     }
 
-    /// Pages of anonymous memory and of private file mappings, touched or not.
+    /// Pages of anonymous memory and of private file mappings, touched or not, those of shared segments,
+    /// whoever has them attached, and those that files of tmpfs have. Huge pages are none (`Committed_AS`).
     fn committed(&self) -> u64 {
-        (self.processes.iter().flat_map(|process| &process.vmas).flatten())
-            .filter(|vma| vma.copies.is_some() || !self.objects[vma.object].file)
-            .map(|vma| u64::from(vma.pages))
-            .sum()
+        let accounted = |vma: &&Vma| {
+            let Object { file, shmem, hugetlb, .. } = self.objects[vma.object];
+            vma.copies.is_some() || !(file || shmem || hugetlb)
+        };
+        let vmas = self.processes.iter().flat_map(|process| &process.vmas).flatten();
+        let private: u64 = vmas.filter(accounted).map(|vma| u64::from(vma.pages)).sum();
+        let segments = self.objects.iter().filter(|(_, object)| object.live && object.shmem);
+        let shared = segments.map(|(_, object)| match object.accounted {
+            true => u64::from(object.pages),
+            false => {
+                // A page on swap is one of the file, too.
+                let slots = object.base as usize..(object.base + object.pages) as usize;
+                self.entries[slots].iter().filter(|&&e| e != entry::EMPTY).count() as u64
+            }
+        });
+        private + shared.sum::<u64>()
     }
 
     /// `/sys/devices/system/node/node*/meminfo`
@@ -564,6 +586,7 @@ impl Mm {
             lines.put(counter, 0);
         }
         self.shared_meminfo(&mut lines, &sums);
+        Self::hugepage_lines(&mut lines, self.hugetlb.counts(node..node + 1));
         lines.put(meminfo::MemUsed, self.page.kib(sums.managed - sums.free));
         lines.put(meminfo::FilePages, self.page.kib(sums.get(Stat::FilePages) + sums.get(Stat::SwapCached)));
         if !vmstat::nr_swapcached.row().is_in(lines.release) {

@@ -258,7 +258,7 @@ fn simulate_into(
 fn plain(error: SimulateError) -> anyhow::Error {
     match error {
         SimulateError::Scenario(errors) => errors.into(),
-        error @ SimulateError::Memory(..) => error.into(),
+        error @ (SimulateError::Memory(..) | SimulateError::HugePages { .. }) => error.into(),
         SimulateError::Write(error) => WriteError::into(error),
     }
 }

@@ -97,8 +97,6 @@ pub trait Kind {
 /// Something that a machine may not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Page tables that take memory.
-    PageTables,
     /// Memory that reclaim may not take.
     LockedMemory,
     /// Reservations that are refused (`vm.overcommit_memory`).
@@ -110,7 +108,6 @@ pub enum Need {
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Need::PageTables => "page tables",
             Need::LockedMemory => "locked memory",
             Need::CommitLimits => "commit limits",
             Need::Commands => "programs of a host",

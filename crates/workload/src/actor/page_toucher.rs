@@ -82,7 +82,7 @@ const TOUCHED: u32 = 1;
 
 impl Kind for PageToucher {
     const ROLES: &'static [&'static str] = &["toucher"];
-    const NEEDS: &'static [Need] = &[Need::LockedMemory, Need::PageTables];
+    const NEEDS: &'static [Need] = &[Need::LockedMemory];
 
     fn build(&self, site: &mut Site<'_>) -> Result<Vec<Instance>, Refusal> {
         self.threads(site).map(Instance::only)

@@ -6,9 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pace::Pacer;
 use super::rng::{Chance, Rng};
-use super::{
-    BATCH, Hold, Instance, Kind, Need, Refusal, Site, THREADS, mebibyte, pages, share, thread, within,
-};
+use super::{BATCH, Hold, Instance, Kind, Refusal, Site, THREADS, mebibyte, pages, share, thread, within};
 use crate::op::{Op, RegionId, SegmentId};
 use crate::program::{SegmentBacking, SegmentSpec, Stream};
 use crate::quantity::{Size, Time};
@@ -92,7 +90,6 @@ pub(super) const MARKS: [&str; 3] = ["attached", "touched", "left"];
 
 impl Kind for Sessions {
     const ROLES: &'static [&'static str] = &["session"];
-    const NEEDS: &'static [Need] = &[Need::PageTables];
 
     fn build(&self, site: &mut Site<'_>) -> Result<Vec<Instance>, Refusal> {
         let processes = within("processes", self.processes, 1, THREADS)?;

@@ -145,7 +145,8 @@ fn check(machine: &Machine, told: &Told) {
     let allocated: u64 = told.rows.iter().map(|row| row.toll.allocated).sum();
     let counted: u64 = PGALLOC.iter().map(|&zone| machine.mm.events[zone]).sum();
     let metadata = machine.mm.ext4.as_ref().map_or(0, |ext4| ext4.taken);
-    assert_eq!(allocated + machine.mm.slab.taken + metadata, counted);
+    let kernel = machine.mm.slab.taken + machine.mm.tables_taken;
+    assert_eq!(allocated + kernel + metadata, counted);
     let returned: u64 = told.rows.iter().map(|row| row.toll.returned).sum();
     // What a device still holds of a deleted file is given back already, and free only when it arrives.
     let arriving: u32 = machine.mm.objects.iter().map(|(_, object)| object.busy).sum();
