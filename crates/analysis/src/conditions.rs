@@ -8,17 +8,18 @@ use lotsfree_units::{Bytes, PageSize};
 use lotsfree_workload::quantity::Size;
 
 /// What the model of a machine has to be told to begin as a kernel did in `run`, which executed a case for
-/// that machine.
-pub fn conditions(run: &Run, machine: &MachineSpec) -> Conditions {
+/// that machine. `has_pool` says that the case itself has a pool of huge pages.
+pub fn conditions(run: &Run, machine: &MachineSpec, has_pool: bool) -> Conditions {
     let row = run.facts().measure.window.map_or(0, |window| run.samples().rows(window).start);
     let (first, measured) = (run.samples().get(0), run.samples().get(row));
     let (nodes, cpus) = (&machine.nodes, machine.cpus_per_node().iter().sum());
     let page = PageSize::new(run.facts().page_size).unwrap_or_default();
+    let huge = if has_pool { page.pmd_huge() } else { Bytes::ZERO };
     Conditions {
         kernel: first
             .as_ref()
             .zip(measured.as_ref())
-            .and_then(|(first, then)| occupied(page, (first, then), nodes)),
+            .and_then(|(first, then)| occupied(page, huge, (first, then), nodes)),
         reserved: first.as_ref().and_then(|first| reserved(page, first, nodes)),
         measured_latency: run.facts().machine == RunOn::Vm,
         measured_disk: matches!(run.facts().machine, RunOn::Host | RunOn::Cgroup),
@@ -26,13 +27,15 @@ pub fn conditions(run: &Run, machine: &MachineSpec) -> Conditions {
     }
 }
 
-/// Memory of a node that an actor could obtain, in bytes: free pages, pages in the CPUs' pagesets, and pages
-/// on the lists of reclaim. `meminfo` is that of the node, `page` the size of the machine's pages.
-pub fn to_be_had(page: PageSize, zones: &[Zone], id: u32, meminfo: &Values<Meminfo>) -> u64 {
+/// Memory of a node that an actor could obtain, in bytes: free pages, pages in the CPUs' pagesets, pages on
+/// the lists of reclaim, and a pool of pages of `huge` bytes, which `vm.nr_hugepages` takes again. `meminfo`
+/// is that of the node, `page` the size of the machine's pages.
+pub fn to_be_had(page: PageSize, huge: Bytes, zones: &[Zone], id: u32, meminfo: &Values<Meminfo>) -> u64 {
     let pagesets = zones.iter().filter(|zone| zone.node == id).flat_map(|zone| &zone.pagesets);
     let held = page.of(pagesets.map(|set| set.count).sum()).0;
     let files = on_lists(meminfo, [meminfo::Active_file, meminfo::Inactive_file]);
-    marked(page, zones, id, zoneinfo::free) + held + files + anonymous(meminfo)
+    let pool = meminfo.get(meminfo::HugePages_Total).unwrap_or(0) * huge.0;
+    marked(page, zones, id, zoneinfo::free) + held + files + anonymous(meminfo) + pool
 }
 
 /// What the zones of a node have of a mark together, in bytes; 0 if they do not show it.
@@ -72,9 +75,14 @@ fn without(nodes: &[Size], part: impl Fn(u32) -> Option<u64>) -> Option<Occupied
 /// memory and locked memory, with the page tables and slabs for what the actors have by then. The anonymous
 /// pages that were there before any actor started are added. What zram or zswap holds is the actors',
 /// who have swapped it out. `None` if the samples do not show the nodes.
-fn occupied(page: PageSize, (first, measured): (&Sample, &Sample), nodes: &[Size]) -> Option<Occupied> {
+fn occupied(
+    page: PageSize,
+    huge: Bytes,
+    (first, measured): (&Sample, &Sample),
+    nodes: &[Size],
+) -> Option<Occupied> {
     without(nodes, |id| {
-        let obtainable = to_be_had(page, &measured.zones, id, of_node(measured, id)?);
+        let obtainable = to_be_had(page, huge, &measured.zones, id, of_node(measured, id)?);
         let compressed =
             zspages(page, measured, id, nodes.len()).saturating_sub(zspages(page, first, id, nodes.len()));
         (obtainable + compressed).checked_sub(anonymous(of_node(first, id)?))
@@ -122,7 +130,9 @@ mod tests {
     fn a_host_has_a_kernel() {
         let sample = Sampler::new(&[0], None).unwrap().sample(0).unwrap();
         let total = Size(Bytes::kib(sample.meminfo.get(meminfo::MemTotal).unwrap()));
-        let Some(Occupied::PerNode(kernel)) = occupied(PageSize::X86, (&sample, &sample), &[total]) else {
+        let Some(Occupied::PerNode(kernel)) =
+            occupied(PageSize::X86, Bytes::ZERO, (&sample, &sample), &[total])
+        else {
             panic!("{sample:?}")
         };
         let [kernel] = kernel.as_slice() else { panic!("{kernel:?}") };
@@ -137,7 +147,7 @@ mod tests {
         let held = pagesets(PageSize::X86, &sample, 1, 2).unwrap();
         assert!(held.len() == 1 && held[0].len() == 2, "{held:?}");
         assert_eq!(pagesets(PageSize::X86, &sample, 2, 2), None);
-        assert_eq!(occupied(PageSize::X86, (&sample, &sample), &[total, total]), None);
+        assert_eq!(occupied(PageSize::X86, Bytes::ZERO, (&sample, &sample), &[total, total]), None);
         assert_eq!(reserved(PageSize::X86, &sample, &[total, total]), None);
     }
 
@@ -145,7 +155,7 @@ mod tests {
     fn what_actors_have_is_theirs_and_their_page_tables_are_the_kernel_s() {
         let first = Sampler::new(&[0], None).unwrap().sample(0).unwrap();
         let total = [Size(Bytes::kib(first.meminfo.get(meminfo::MemTotal).unwrap()))];
-        let of = |measured: &Sample| match occupied(PageSize::X86, (&first, measured), &total) {
+        let of = |measured: &Sample| match occupied(PageSize::X86, Bytes::ZERO, (&first, measured), &total) {
             Some(Occupied::PerNode(kernel)) => kernel[0].bytes(),
             other => panic!("{other:?}"),
         };
@@ -164,7 +174,7 @@ mod tests {
         measured.vmstat.set(vmstat::nr_zspages, first.vmstat.get(vmstat::nr_zspages).unwrap_or(0) + 40);
         let mut first = first.clone();
         first.zones.iter_mut().for_each(|zone| zone.stats = Values::default());
-        let kernel = occupied(PageSize::X86, (&first, &measured), &total);
+        let kernel = occupied(PageSize::X86, Bytes::ZERO, (&first, &measured), &total);
         assert_eq!(kernel, Some(Occupied::PerNode(vec![Size(Bytes(of(&first) + tables * 4096))])));
     }
 }

@@ -49,6 +49,17 @@ pub enum Balance {
     WeightedCost,
 }
 
+/// Which anonymous regions begin at a multiple of a huge page's size (`mm/mmap.c:__get_unmapped_area`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AlignsAnon {
+    /// None.
+    Never,
+    /// Those as long as a huge page (6.7, efa7df3e3bb5).
+    Long,
+    /// Those whose length is a multiple of it (6.12, d4148aeab412).
+    Multiple,
+}
+
 /// When file pages alone are scanned because enough of them are inactive (`mm/vmscan.c:get_scan_count`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileOnly {
@@ -388,8 +399,8 @@ pub struct Generation {
     /// too (`include/linux/mm.h:pgtable_pmd_page_ctor`, b2b29d6d0119), from 6.7 on three
     /// (`pagetable_pud_ctor`).
     pub counted_page_tables: u8,
-    /// Anonymous regions as long as a huge page begin where one could (6.7, efa7df3e3bb5).
-    pub aligns_anon: bool,
+    /// Which anonymous regions begin where a huge page could.
+    pub aligns_anon: AlignsAnon,
     /// Nodes with shadows alone are reclaimed when they are more than an eighth of the pages on the lists and
     /// in slabs (read in 5.4), otherwise when they are more than a sixteenth of the node's pages (read in
     /// 4.4).
@@ -683,7 +694,7 @@ impl Generation {
             swap_shadow_nodes: false,
             swap_table: false,
             counted_page_tables: 1,
-            aligns_anon: false,
+            aligns_anon: AlignsAnon::Never,
             shadow_nodes_by_lists: false,
             flushed_stats: false,
             lru_per_node: false,
@@ -1004,7 +1015,7 @@ impl Generation {
         Generation {
             name: "linux-6.8",
             counted_page_tables: 3,
-            aligns_anon: true,
+            aligns_anon: AlignsAnon::Long,
             without_writepage: &Filesystem::ALL,
             rules,
             pcp: known_pcp(&rules),
@@ -1025,6 +1036,7 @@ impl Generation {
     pub const fn linux_6_12() -> Self {
         Generation {
             name: "linux-6.12",
+            aligns_anon: AlignsAnon::Multiple,
             zswap: ZswapRules::LINUX_6_12,
             fallback: Fallback::BlockOrPage,
             flushed_stats: true,

@@ -101,6 +101,17 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
             return Err(case.refuse(&format!("actor.{}.kind", actor.name), why));
         }
     }
+    for actor in &case.actors {
+        if let Actor::Sessions(sessions) = &actor.kind
+            && case.machine.page().pages_for(sessions.segment.0) >= mm::MOST_FRAMES
+        {
+            let why = format!(
+                "is as much as the model can have in use: {}",
+                case.machine.page().of(mm::MOST_FRAMES)
+            );
+            return Err(case.refuse(&format!("actor.{}.segment", actor.name), why));
+        }
+    }
     let name = case.machine.generation.to_string();
     let generation = Generation::named(&name)
         .ok_or_else(|| case.refuse("machine.generation", format!("the model has no rules for {name}")))?;

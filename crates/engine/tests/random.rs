@@ -7,7 +7,7 @@ use lotsfree_engine::mm::{
 use lotsfree_engine::{Costs, Generation, NAMES, Tuning};
 use lotsfree_scenario::{Filesystem, Zpool};
 use lotsfree_settings::{
-    DIRTY_BACKGROUND_RATIO, DIRTY_RATIO, LAPTOP_MODE, MIN_FREE_KBYTES, PAGE_CLUSTER,
+    DIRTY_BACKGROUND_RATIO, DIRTY_RATIO, LAPTOP_MODE, MIN_FREE_KBYTES, NR_HUGEPAGES, PAGE_CLUSTER,
     PAGECACHE_LIMIT_IGNORE_DIRTY, PAGECACHE_LIMIT_MB, READ_AHEAD_KB, SWAPPINESS, Value,
     WATERMARK_BOOST_FACTOR, ZONE_RECLAIM_MODE,
 };
@@ -28,7 +28,7 @@ const PAGES: [u64; 5] = [4096, 4096, 4096, 16_384, 65_536];
 enum Op {
     MapAnon { region: u32, pages: u32 },
     MapFile { region: u32, file: usize, shared: bool },
-    Attach { region: u32 },
+    Attach { region: u32, segment: usize },
     Unmap { region: u32 },
     Touch { region: u32, from: u32, count: u32, stride: u32, write: bool },
     Read { file: usize, offset: u64, len: u32, how: How },
@@ -89,7 +89,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (region(), pages()).prop_map(|(region, pages)| Op::MapAnon { region, pages }),
         3 => (region(), file(), any::<bool>())
             .prop_map(|(region, file, shared)| Op::MapFile { region, file, shared }),
-        2 => region().prop_map(|region| Op::Attach { region }),
+        3 => (region(), 0..3usize).prop_map(|(region, segment)| Op::Attach { region, segment }),
         1 => region().prop_map(|region| Op::Unmap { region }),
         16 => (region(), 0..200u32, pages(), 1..4u32, any::<bool>()).prop_map(
             |(region, from, count, stride, write)| Op::Touch { region, from, count, stride, write }
@@ -135,10 +135,10 @@ fn sysctls() -> impl Strategy<Value = Vec<(&'static str, Value)>> {
         one(DIRTY_BACKGROUND_RATIO, vec![1, 5]),
         one(LAPTOP_MODE, vec![0, 5]),
         one(READ_AHEAD_KB, vec![0, 128, 1024]),
-        one(WATERMARK_BOOST_FACTOR, vec![0, 150_000]),
+        (one(WATERMARK_BOOST_FACTOR, vec![0, 150_000]), one(NR_HUGEPAGES, vec![1, 2, 3])),
     );
-    settings.prop_map(|(a, b, c, d, e, f, g, h, i, j, k)| {
-        [a, b, c, d, e, f, g, h, i, j, k].into_iter().flatten().collect()
+    settings.prop_map(|(a, b, c, d, e, f, g, h, i, j, (k, l))| {
+        [a, b, c, d, e, f, g, h, i, j, k, l].into_iter().flatten().collect()
     })
 }
 
@@ -242,7 +242,7 @@ struct Machine {
     tasks: Vec<Task>,
     files: Vec<u32>,
     sizes: Vec<u32>,
-    segment: u32,
+    segments: Vec<u32>,
     under_way: Vec<u64>,
     now: u64,
     cpus: usize,
@@ -306,12 +306,14 @@ impl Machine {
         let flusher = mm.create_task();
         let zswap = (mm.create_task(), ZswapWorker::default());
         let files = plan.files.iter().map(|&(pages, exists)| mm.declare_file(pages, exists)).collect();
-        let segment = mm.create_segment(700, plan.instant);
+        // The last is of huge pages, if the pool has them.
+        let small = [(700, true), (3000, false)].map(|(pages, sysv)| mm.create_segment(pages, sysv));
+        let segments = small.into_iter().chain(mm.create_huge_segment(600).ok()).collect();
         Machine {
             mm,
             tasks,
             files,
-            segment,
+            segments,
             sizes: plan.files.iter().map(|file| file.0).collect(),
             under_way: Vec::new(),
             now: 0,
@@ -385,7 +387,10 @@ impl Machine {
             Op::MapFile { region, file, shared } => {
                 mm.map_file(cx, RegionId(region), self.files[file], self.sizes[file], shared)
             }
-            Op::Attach { region } => mm.attach(cx, RegionId(region), self.segment),
+            Op::Attach { region, segment } => {
+                let segment = self.segments.get(segment).ok_or(Stop::Bad)?;
+                mm.attach(cx, RegionId(region), *segment)
+            }
             Op::Unmap { region } => mm.unmap(cx, RegionId(region)),
             Op::Touch { region, from, count, stride, write } => {
                 while task.at < count {
@@ -456,7 +461,9 @@ impl Machine {
         for &file in &self.files {
             let _ = self.mm.delete_file(&mut Cx::new(0, 0, 0, self.now), file);
         }
-        self.mm.remove_segment(&mut Cx::new(0, 0, 0, self.now), self.segment);
+        for &segment in &self.segments {
+            self.mm.remove_segment(&mut Cx::new(0, 0, 0, self.now), segment);
+        }
         self.news();
         while let Some(id) = self.under_way.pop() {
             self.mm.complete(id, self.now);

@@ -169,6 +169,11 @@ impl Placement {
 }
 
 impl Case {
+    /// Whether it says itself how many huge pages the pool has.
+    pub fn has_pool(&self) -> bool {
+        self.tuning.get(lotsfree_settings::NR_HUGEPAGES).is_some()
+    }
+
     /// The actors as processes, threads and streams.
     ///
     /// # Errors

@@ -107,7 +107,7 @@ fn untold(firsts: &[&Entry<'_, '_>]) -> Vec<String> {
     };
     for model in firsts.iter().filter(|entry| !is_kernel(entry.view)) {
         let Some(machine) = &model.view.machine else { continue };
-        let Some(was) = conditions(kernel.view.run, machine).kernel else { continue };
+        let Some(was) = conditions(kernel.view.run, machine, false).kernel else { continue };
         let was = in_use(&was, machine);
         let tell = "lotsfree sim --like takes it from a lab's run";
         match machine.stated_kernel().map(|told| in_use(told, machine)) {

@@ -141,7 +141,7 @@ pub struct Machine {
     groups: Vec<Group>,
     files: Files,
     /// The objects of the program's segments.
-    segments: Vec<u32>,
+    segments: Vec<Option<u32>>,
     /// The first segment for which the pool has too few huge pages, and how many it lacks.
     lacks: Option<(String, u64)>,
     cpus: Cpus,
@@ -194,12 +194,10 @@ impl Machine {
         let mut segment = |of: &SegmentSpec| {
             let pages = of.pages.div_ceil(blocks);
             if of.backing != SegmentBacking::ShmHuge {
-                return mm.create_segment(pages, of.backing == SegmentBacking::Shm);
+                return Some(mm.create_segment(pages, of.backing == SegmentBacking::Shm));
             }
-            mm.create_huge_segment(pages).unwrap_or_else(|pages| {
-                lacks.get_or_insert((of.name.clone(), pages));
-                u32::MAX
-            })
+            let made = mm.create_huge_segment(pages);
+            made.inspect_err(|pages| _ = lacks.get_or_insert((of.name.clone(), *pages))).ok()
         };
         let segments = program.segments.iter().map(&mut segment).collect();
         let cfq = memory.generation.cfq;

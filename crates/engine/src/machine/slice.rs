@@ -64,7 +64,7 @@ pub(super) struct Slice<'a> {
     pub(super) mm: &'a mut Mm,
     pub(super) files: &'a mut Files,
     /// The objects of the program's segments.
-    pub(super) segments: &'a [u32],
+    pub(super) segments: &'a [Option<u32>],
     pub(super) thread: &'a mut Thread,
     pub(super) group: &'a mut Group,
     pub(super) stages: &'a mut Stages,
@@ -421,7 +421,7 @@ impl Slice<'_> {
                 self.mm.map_file(cx, valid(region)?, object, pages, shared)
             }
             Op::Attach { region, segment } => {
-                let object = *self.segments.get(segment.0 as usize).ok_or(Stop::Bad)?;
+                let object = self.segments.get(segment.0 as usize).copied().flatten().ok_or(Stop::Bad)?;
                 self.mm.attach(cx, valid(region)?, object)
             }
             Op::Unmap { region } => self.mm.unmap(cx, region),

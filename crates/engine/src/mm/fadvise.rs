@@ -114,15 +114,17 @@ impl Madvise {
             cx.spend(mm.costs.syscall);
         }
         let file = mm.objects[number].file;
+        let shared = !mm.objects[number].is_private();
         match self.advice {
             Advice::Normal | Advice::Sequential | Advice::Random => vma.advice = self.advice,
             Advice::WillNeed if file => mm.read_ahead_of_need(cx, number, 0, pages, Advice::Normal),
+            Advice::WillNeed if mm.objects[number].hugetlb => {}
             Advice::WillNeed => return self.swap_in(mm, cx, number, pages),
             Advice::DontNeed => {
-                if file {
-                    mm.zap_file_pages(cx, number, which);
+                if shared {
+                    mm.zap_shared_pages(cx, number, which);
                 }
-                if let Some(anon) = copies.or((!file).then_some(number)) {
+                if let Some(anon) = copies.or((!shared).then_some(number)) {
                     mm.zap_anon_pages(cx, anon);
                 }
             }
@@ -216,8 +218,8 @@ impl Mm {
         self.lru_move(frame, to, !busy);
     }
 
-    /// Removes a file's pages from one page table; they stay in the page cache.
-    fn zap_file_pages(&mut self, cx: &mut Cx, number: u32, which: usize) {
+    /// Removes the pages of a file or of shared memory from one page table; they stay in the page cache.
+    fn zap_shared_pages(&mut self, cx: &mut Cx, number: u32, which: usize) {
         self.zap_ptes(number, which);
         cx.spend(u64::from(self.objects[number].pages) * self.costs.walk);
     }

@@ -1,7 +1,10 @@
 //! The pool of huge pages, and shared memory of them (`mm/hugetlb.c`).
 //!
 //! A page of the pool is neither free memory nor on any list of reclaim, and it is never swapped. A segment
-//! reserves its pages when it is made, so that none of its faults can fail.
+//! reserves its pages when it is made, so that none of its faults fails unless a policy wants another node.
+//!
+//! Not modelled: other sizes than that of a PMD, a pool that changes while the machine runs, `SIGBUS` (the
+//! access counts as failed).
 
 use std::ops::Range;
 
@@ -12,12 +15,13 @@ use super::frame::{entry, flag};
 use super::free_area::{MigrateType, Request};
 use super::memory::Fault;
 use super::object::Backing;
+use super::page_alloc::HIGHEST;
 use super::{Cx, Done, Mm, Stop, footprint};
 
 /// The pool of huge pages of the size of a PMD (`struct hstate`).
 #[derive(Debug, Default)]
 pub(crate) struct Hugetlb {
-    /// Pages of 4 KiB of each, as an order.
+    /// Pages of each, as an order.
     pub(super) order: usize,
     /// The free ones of each node; the last one is the next.
     free: Vec<Vec<u32>>,
@@ -105,7 +109,7 @@ impl Mm {
         };
         for zone in self.nodes[node].zones.clone().into_iter().rev() {
             let zone = &mut self.zones[zone];
-            if zone.free < zone.watermark.min + (1 << order) {
+            if !zone.passes(zone.watermark.min + (1 << order) - 1, HIGHEST) {
                 continue;
             }
             if let Some(first) = zone.rmqueue(&mut self.frames, request) {
@@ -124,7 +128,7 @@ impl Mm {
     }
 
     /// Makes a segment of huge pages, which are reserved in the pool (`hugetlb_reserve_pages`), and returns
-    /// the number of its object. `pages` are those of 4 KiB; the size is rounded up.
+    /// the number of its object. `pages` are the machine's; the size is rounded up.
     ///
     /// # Errors
     /// How many huge pages the pool lacks (`ENOMEM`).

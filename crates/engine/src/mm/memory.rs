@@ -15,7 +15,7 @@ use super::readahead::RaState;
 use super::vmstat::Stat;
 use super::workingset::{Change, Tree};
 use super::{Cx, Device, Done, Mm, Stop, Wait, WaitReason};
-use crate::generation::MmapHit;
+use crate::generation::{AlignsAnon, MmapHit};
 
 /// Entries that a core's caches may hold: 8 MiB of them.
 const CACHED_ENTRIES: usize = 1 << 21;
@@ -31,6 +31,8 @@ pub(crate) struct Vma {
     pub(crate) base: u32,
     /// Its address, as a number of pages.
     pub(super) start: u64,
+    /// Pages that no other region may have.
+    pub(super) room: u64,
     pub(crate) pages: u32,
     /// Pages that an entry maps, as an order: more than one if they are huge.
     pub(super) order: u8,
@@ -92,6 +94,8 @@ pub struct Fault {
     /// It counts as major for its task.
     major: bool,
     alloc: Alloc,
+    /// The allocation of a page table.
+    table: Alloc,
 }
 
 /// How far a fault has come.
@@ -112,7 +116,8 @@ enum Stage {
 impl Fault {
     /// The access of the caller's process to a page of one of its regions.
     pub fn new(region: RegionId, page: u32, write: bool) -> Self {
-        Fault { region, page, write, stage: Stage::New, major: false, alloc: Alloc::default() }
+        let (alloc, table) = (Alloc::default(), Alloc::default());
+        Fault { region, page, write, stage: Stage::New, major: false, alloc, table }
     }
 
     /// Handles the fault, or goes on to do so. It counts for its task when it is done (`mm_account_fault`).
@@ -142,8 +147,8 @@ impl Fault {
         &mut self.alloc
     }
 
-    /// It counts as major for its task.
-    pub(super) fn is_major(&mut self) {
+    /// Counts it as major for its task.
+    pub(super) fn count_as_major(&mut self) {
         self.major = true;
     }
 
@@ -219,9 +224,15 @@ impl Mm {
         copies: Option<u32>,
     ) -> Done {
         let huge = self.page.pages(self.page.pmd_huge());
-        let Object { file, shmem, hugetlb, .. } = self.objects[number];
-        let anon = !file && !shmem && self.generation.aligns_anon && u64::from(pages) >= huge;
-        let aligned = hugetlb || anon;
+        let object = &self.objects[number];
+        let hugetlb = object.hugetlb;
+        let aligned = hugetlb
+            || object.is_private()
+                && match self.generation.aligns_anon {
+                    AlignsAnon::Never => false,
+                    AlignsAnon::Long => u64::from(pages) >= huge,
+                    AlignsAnon::Multiple => pages > 0 && u64::from(pages).is_multiple_of(huge),
+                };
         // Pages that are mapped together with one (`fault_around`) are the same by address and by offset, and
         // in one table. A kernel goes by the address, and does not align it.
         let around = u64::from(self.pages_around());
@@ -230,7 +241,9 @@ impl Mm {
             false if u64::from(pages) >= around => around,
             false => 1,
         };
-        let start = self.get_unmapped_area(cx, pages.into(), align).ok_or(Stop::Bad)?;
+        // What lies between two such regions is too short for another, and is not looked for again.
+        let room = if align == around { u64::from(pages).next_multiple_of(around) } else { pages.into() };
+        let start = self.get_unmapped_area(cx, room, align).ok_or(Stop::Bad)?;
         let object = &mut self.objects[number];
         let which = object.map(cx.process, id.0);
         let direct = which == 0 && copies.is_none() && !self.generation.policy.sees_every_access();
@@ -243,6 +256,7 @@ impl Mm {
         vmas[index] = Some(Vma {
             base,
             start,
+            room,
             pages,
             order: if hugetlb { self.hugetlb.order as u8 } else { 0 },
             object: number,
@@ -274,15 +288,14 @@ impl Mm {
         else {
             return Err(Stop::Bad);
         };
-        let Object { file, shmem, hugetlb, .. } = self.objects[vma.object];
-        if !file && !shmem && !hugetlb {
+        if self.objects[vma.object].is_private() {
             self.generation.policy.unreserve(self, vma.pages);
         }
         self.zap(cx, vma.object, vma.which as usize);
         if let Some(copies) = vma.copies {
             self.zap(cx, copies, 0);
         }
-        self.free_pgtables(cx, vma.start..vma.start + u64::from(vma.pages));
+        self.free_pgtables(cx, vma.start..vma.start + vma.room.max(1));
         Ok(())
     }
 
@@ -334,24 +347,24 @@ impl Mm {
 
     /// Removes one mapping of an object (`zap_page_range`).
     fn zap(&mut self, cx: &mut Cx, number: u32, which: usize) {
-        let Object { pages, file, shmem, hugetlb, .. } = self.objects[number];
-        let stays = file || shmem || hugetlb;
-        if hugetlb {
-            self.zap_huge(number, which);
-        } else if stays {
+        let (pages, private) = (self.objects[number].pages, self.objects[number].is_private());
+        if !private {
             self.zap_ptes(number, which);
         }
         self.objects[number].unmap(which);
         self.renumber_mapping(number, which);
         cx.spend(u64::from(pages) * self.costs.walk);
         let object = &self.objects[number];
-        if object.mappings.is_empty() && (!stays || object.deleted) {
+        if object.mappings.is_empty() && (private || object.deleted) {
             self.drop_object(cx, number);
         }
     }
 
     /// Removes a file's pages from one page table; the pages stay in the page cache.
     pub(crate) fn zap_ptes(&mut self, number: u32, which: usize) {
+        if self.objects[number].hugetlb {
+            return self.zap_huge(number, which);
+        }
         let object = &mut self.objects[number];
         let (base, pages) = (object.base, object.pages);
         if which > 0 {
@@ -376,8 +389,8 @@ impl Mm {
         }
     }
 
-    /// Tells the region of the mapping that has got a number that it has; the bits of the first are in the
-    /// entries.
+    /// Updates the region whose mapping has moved to a number, if there is one. If that is the first, its
+    /// bits move into the entries.
     fn renumber_mapping(&mut self, number: u32, which: usize) {
         let object = &mut self.objects[number];
         let Some(&Mapping { process, region, .. }) = object.mappings.get(which) else { return };
@@ -386,7 +399,10 @@ impl Mm {
             for page in object.take_bits(0).iter() {
                 let e = &mut self.entries[(base + page) as usize];
                 if let Some(frame) = entry::frame(*e) {
-                    *e = entry::MAPPED | frame;
+                    // A store to shared memory that is dirty already needs no fault.
+                    let dirty =
+                        object.hugetlb || (object.shmem && self.frames[frame as usize].has(flag::DIRTY));
+                    *e = entry::MAPPED | if dirty { entry::DIRTY } else { 0 } | frame;
                 }
             }
         }
@@ -635,7 +651,7 @@ impl Mm {
         }
         let (recency, at) = (vma.has_recency(), vma.start + u64::from(fault.page));
         let leaf = usize::from(vma.order > 0);
-        self.alloc_tables(cx, &mut fault.alloc, at, leaf)?;
+        self.alloc_tables(cx, &mut fault.table, at, leaf)?;
         self.in_lru_fault = recency;
         let done = match copies {
             Some(copies) => self.private_fault(cx, fault, (object, which), copies),

@@ -19,8 +19,9 @@ pub(crate) struct Object {
     pub(crate) file: bool,
     /// Memory that processes share, which is in the page cache and goes to swap (`shmem.rs`).
     pub(crate) shmem: bool,
-    /// Shared memory that counts as committed in its whole length (`VM_NORESERVE` is not set).
-    pub(crate) accounted: bool,
+    /// Shared memory of System V, not a file of tmpfs: it counts as committed in its whole length, and a
+    /// fault maps one page (`ipc/shm.c:shm_vm_ops` has no `map_pages`).
+    pub(crate) sysv: bool,
     /// Shared memory of huge pages, which are its pages (`hugetlb.rs`).
     pub(crate) hugetlb: bool,
     /// Pages that were never written are holes and not on disk.
@@ -62,10 +63,21 @@ impl Object {
         }
     }
 
+    /// How many mappings other than the first have the page.
+    #[inline]
+    pub(super) fn mapped_elsewhere(&self, page: u32) -> u32 {
+        self.others.get(page as usize).copied().unwrap_or(0)
+    }
+
     /// Whether a mapping other than the first has the page.
     #[inline]
     pub(super) fn is_mapped_elsewhere(&self, page: u32) -> bool {
-        self.others.get(page as usize).is_some_and(|count| *count > 0)
+        self.mapped_elsewhere(page) > 0
+    }
+
+    /// Whether it is memory of one process alone, which ends with its mapping.
+    pub(super) fn is_private(&self) -> bool {
+        !(self.file || self.shmem || self.hugetlb)
     }
 
     /// Adds a mapping, and returns its number.

@@ -45,6 +45,8 @@ impl<T: Any + Debug + Send + Sync> Kept for T {}
 pub(crate) enum Arrival {
     /// Anonymous memory that is touched for the first time.
     Touched,
+    /// Shared memory that is touched for the first time.
+    Shared,
     /// A page of a file that is read or written. `refault` says that its return is recent
     /// ([`Policy::refaulted`]).
     File { refault: bool },

@@ -1,7 +1,11 @@
 //! Memory that processes share: System V segments and files of tmpfs (`mm/shmem.c`, `ipc/shm.c`).
 //!
-//! Its pages are in the page cache, on the lists of anonymous memory, and go to swap. A page on its way to
-//! swap is in no page table and no longer in the page cache. One that comes back gives up its slot at once.
+//! Its pages are in the page cache, on the lists of anonymous memory, and go to swap if they were ever
+//! written to. A page on its way to swap is in no page table and no longer in the page cache. One that comes
+//! back gives up its slot at once.
+//!
+//! Not modelled: the size limit of tmpfs and its `SIGBUS`, `kernel.shmmax` and `shmall`, `SHM_LOCK`, huge
+//! pages of tmpfs, shadows of pages that were only read.
 
 use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_workload::RegionId;
@@ -14,19 +18,20 @@ use super::vmstat::Stat;
 use super::{Cx, Done, MS, Mm, Stop, Wait, WaitReason};
 
 impl Mm {
-    /// Makes a segment, of which no page exists yet, and returns the number of its object. One of System V is
-    /// `accounted` in its whole length (`shmget`), a file of tmpfs by the pages that it has.
-    pub fn create_segment(&mut self, pages: u32, accounted: bool) -> u32 {
+    /// Makes a segment, of which no page exists yet, and returns the number of its object: of System V
+    /// (`shmget`), or a file of tmpfs.
+    pub fn create_segment(&mut self, pages: u32, sysv: bool) -> u32 {
         let number = self.objects.create(&mut self.entries, pages, Backing::Shmem);
-        self.objects[number].accounted = accounted;
+        self.objects[number].sysv = sysv;
         number
     }
 
     /// Removes a segment once nobody has it attached any more (`IPC_RMID`, `unlink`).
     pub fn remove_segment(&mut self, cx: &mut Cx, number: u32) {
-        let object = &mut self.objects[number];
-        object.deleted = true;
-        if object.live && object.mappings.is_empty() {
+        let Some(Object { live: true, mappings, .. }) = self.objects.get(number) else { return };
+        let alone = mappings.is_empty();
+        self.objects[number].deleted = true;
+        if alone {
             self.drop_object(cx, number);
         }
     }
@@ -56,42 +61,29 @@ impl Mm {
         let page = fault.page();
         let slot = object.base + page;
         let e = self.entries[slot as usize];
+        if let Some(frame) = entry::frame(e)
+            && object.is_mapped(which, page, e)
+        {
+            // Its table lets the process store without a fault.
+            self.access_shmem(number, which, page, (frame, fault.writes()));
+            return Ok(());
+        }
+        fault.begin(self, cx);
         match entry::is(e) {
-            entry::Is::Mapped(frame) | entry::Is::Resident(frame) => {
-                if object.is_mapped(which, page, e) {
-                    self.frames[frame as usize].flags |= flag::OTHER;
-                    return Ok(());
-                }
-                fault.begin(self, cx);
-                if self.frames[frame as usize].has(flag::LOCKED) {
-                    return Err(self.wait_locked(frame).into());
-                }
-                if self.frames[frame as usize].has(flag::WRITEBACK) {
-                    // Its slot is in use until it is written (`folio_wait_writeback`).
-                    return Err(Wait::until(cx.now() + MS / 10, WaitReason::SwapIn).into());
-                }
-                if self.zswap.is_some() && fault.alloc().is_under_way() {
-                    self.drop_alloc(cx, fault.alloc())?;
-                    // What made room may have taken the page again.
-                    return Err(Wait::YIELD.into());
-                }
-                self.shmem_swapped_in(cx, frame);
-                self.map_shmem(number, which, page, frame);
-                self.shmem_around(fault, number, which);
-                Ok(())
-            }
+            entry::Is::Mapped(_) | entry::Is::Resident(_) => self.map_shmem_page(cx, fault, number, which)?,
             entry::Is::Swap(swap) => {
-                fault.begin(self, cx);
                 let request = self.swapin_readahead(cx, fault.alloc(), number, slot, swap)?;
                 if request.is_some() {
                     self.events[vmstat::pgmajfault] += 1;
-                    fault.is_major();
+                    fault.count_as_major();
                 }
-                let wait = request.map_or(Wait::YIELD, |id| Wait::request(id, WaitReason::SwapIn));
-                Err(wait.into())
+                // What asked no device is there at once.
+                match entry::frame(self.entries[slot as usize]) {
+                    Some(_) => self.map_shmem_page(cx, fault, number, which)?,
+                    None => return Err(Wait::YIELD.into()),
+                }
             }
-            entry::Is::Shadow(_) | entry::Is::Empty => {
-                fault.begin(self, cx);
+            entry::Is::Empty => {
                 let ac = fault.alloc().context(self, cx, Some(page), false);
                 let frame = fault.alloc().poll(self, cx, &ac)?;
                 if self.entries[slot as usize] != entry::EMPTY {
@@ -101,16 +93,58 @@ impl Mm {
                 }
                 cx.spend(self.costs.zero);
                 self.frames[frame as usize].slot = slot;
-                self.frames[frame as usize].flags |= flag::ANON | flag::DIRTY;
+                self.frames[frame as usize].flags |= flag::ANON;
                 self.entries[slot as usize] = entry::RESIDENT | frame;
                 self.objects[number].held += 1;
                 self.stat_add(frame, Stat::FilePages);
                 self.stat_add(frame, Stat::Shmem);
-                self.generation.policy.insert(self, frame, Arrival::Touched);
+                self.generation.policy.insert(self, frame, Arrival::Shared);
                 self.batch_lru_add(cx, frame);
-                self.map_shmem(number, which, page, frame);
-                Ok(())
+                self.map_file_page(number, which, page, frame);
+                self.access_shmem(number, which, page, (frame, fault.writes()));
             }
+            entry::Is::Shadow(_) => return Err(Stop::Bad),
+        }
+        self.shmem_around(fault, number, which);
+        Ok(())
+    }
+
+    /// Maps the page of a fault, which is in memory or on its way there.
+    fn map_shmem_page(&mut self, cx: &mut Cx, fault: &mut Fault, number: u32, which: usize) -> Done {
+        let page = fault.page();
+        let slot = self.objects[number].base + page;
+        let Some(frame) = entry::frame(self.entries[slot as usize]) else { return Err(Wait::YIELD.into()) };
+        if self.frames[frame as usize].has(flag::LOCKED) {
+            return Err(self.wait_locked(frame).into());
+        }
+        if self.frames[frame as usize].has(flag::WRITEBACK) {
+            // Its slot is in use until it is written (`folio_wait_writeback`).
+            return Err(Wait::until(cx.now() + MS / 10, WaitReason::SwapIn).into());
+        }
+        if fault.alloc().is_under_way() {
+            // Somebody else has brought the page. What reclaim collected for this allocation is sent.
+            self.drop_alloc(cx, fault.alloc())?;
+            fault.alloc().forget();
+            self.end_plug(cx.task);
+            // What made room may have taken the page again.
+            return Err(Wait::YIELD.into());
+        }
+        self.shmem_swapped_in(cx, frame);
+        self.map_file_page(number, which, page, frame);
+        self.access_shmem(number, which, page, (frame, fault.writes()));
+        Ok(())
+    }
+
+    /// Notes an access to a page through the page table of a mapping.
+    fn access_shmem(&mut self, number: u32, which: usize, page: u32, (frame, write): (u32, bool)) {
+        if write {
+            self.frames[frame as usize].flags |= flag::DIRTY;
+        }
+        if which == 0 {
+            let slot = self.objects[number].base + page;
+            self.entries[slot as usize] |= entry::ACCESSED | if write { entry::DIRTY } else { 0 };
+        } else {
+            self.frames[frame as usize].flags |= flag::OTHER;
         }
     }
 
@@ -130,30 +164,151 @@ impl Mm {
         self.stat_add(frame, Stat::Shmem);
     }
 
-    /// Maps a page for reading and writing: nobody has to know when it becomes dirty.
-    fn map_shmem(&mut self, number: u32, which: usize, page: u32, frame: u32) {
-        self.map_file_page(number, which, page, frame);
-        if which == 0 {
-            let slot = self.objects[number].base + page;
-            self.entries[slot as usize] |= entry::DIRTY;
-        }
-    }
-
-    /// Maps what is in memory around a page that was read (`do_fault_around`).
+    /// Maps what is in memory around a page of tmpfs that was read (`do_fault_around`).
     fn shmem_around(&mut self, fault: &Fault, number: u32, which: usize) {
         let around = self.pages_around();
-        if fault.writes() || self.generation.fault_around.is_none() || around < 2 {
+        let object = &self.objects[number];
+        if fault.writes() || object.sysv || self.generation.fault_around.is_none() || around < 2 {
             return;
         }
-        let object = &self.objects[number];
         let (base, first) = (object.base, fault.page() & !(around - 1));
         for page in first..(first + around).min(object.pages) {
             let e = self.entries[(base + page) as usize];
             let Some(frame) = entry::frame(e) else { continue };
             let skip = self.frames[frame as usize].has(flag::LOCKED | flag::SWAPCACHE);
             if !skip && !self.objects[number].is_mapped(which, page, e) {
-                self.map_shmem(number, which, page, frame);
+                self.map_file_page(number, which, page, frame);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lotsfree_kernel_files::counters::meminfo as m;
+    use lotsfree_scenario::Zpool;
+    use lotsfree_workload::Policy;
+
+    use super::super::{Config, Kswapd, WaitChannel, ZramConfig, ZswapConfig};
+    use super::*;
+    use crate::Generation;
+
+    /// Two processes that have attached a segment, on a machine of 32 MiB.
+    struct Host {
+        mm: Mm,
+        kswapd: (usize, Kswapd),
+        segment: u32,
+        now: u64,
+    }
+
+    const PAGES: u32 = 1 << 14;
+
+    impl Host {
+        fn new(config: &Config, sysv: bool) -> Self {
+            let mut mm = Mm::new(config);
+            let segment = mm.create_segment(PAGES, sysv);
+            for process in 0..2 {
+                mm.create_process(Policy::Local);
+                mm.create_task();
+                mm.attach(&mut Cx::new(process, 0, process, 0), RegionId(0), segment).unwrap();
+            }
+            let kswapd = (mm.create_task(), Kswapd::new(0));
+            Host { mm, kswapd, segment, now: 0 }
+        }
+
+        /// Touches pages; returns the minor and major faults of the process.
+        fn touch(&mut self, process: usize, pages: impl Iterator<Item = u32>, write: bool) -> (u32, u32) {
+            let mut cx = Cx::new(process, 0, process, self.now);
+            for page in pages {
+                let mut fault = Fault::new(RegionId(0), page, write);
+                while let Err(stop) = fault.poll(&mut self.mm, &mut cx) {
+                    let Stop::Wait(wait) = stop else { panic!("{stop:?}") };
+                    if let Some(WaitChannel::Io(id)) = wait.channel {
+                        assert!(self.mm.flights.contains(id), "nobody ends the wait for request {id}");
+                    }
+                    let mut kernel = Cx::new(self.kswapd.0, 0, usize::MAX, cx.now());
+                    self.kswapd.1.poll(&mut self.mm, &mut kernel);
+                    (cx.start, cx.spent) = (cx.now() + MS, 0);
+                    let sent: Vec<u64> = self.mm.take_io().map(|io| io.id).collect();
+                    sent.into_iter().for_each(|id| self.mm.complete(id, cx.start));
+                }
+            }
+            self.now = cx.now();
+            assert_eq!(self.mm.check(), Ok(()));
+            (cx.minor, cx.major)
+        }
+
+        fn kib(
+            &self,
+            line: lotsfree_kernel_files::counters::Counter<lotsfree_kernel_files::counters::Meminfo>,
+        ) -> u64 {
+            self.mm.meminfo().get(line).unwrap_or_default()
+        }
+    }
+
+    #[test]
+    fn shared_memory_goes_to_swap_and_comes_back_once_for_all() {
+        let zram = Some(ZramConfig { object_bytes: 400, limit_pages: 0 });
+        let zswap = Some(ZswapConfig {
+            object_bytes: 400,
+            zpool: Zpool::Zsmalloc,
+            max_pool_percent: 20,
+            accept_threshold_percent: 90,
+        });
+        for kernel in ["linux-3.10", "linux-5.4", "linux-6.12", "linux-6.12+mglru"] {
+            for (zram, zswap) in [(None, None), (zram, None), (None, zswap)] {
+                let generation = Generation::named(kernel).unwrap();
+                let config = Config::new(generation, vec![1 << 13]);
+                let mut host = Host::new(&Config { swap_pages: 20_000, zram, zswap, ..config }, true);
+                // More than there is memory for.
+                host.touch(0, 0..PAGES, true);
+                let swapped = host.kib(m::SwapTotal) - host.kib(m::SwapFree);
+                assert!(swapped > 4 * 8000, "{kernel}: {swapped} KiB on swap");
+                assert!(host.kib(m::Shmem) + host.kib(m::SwapCached) + swapped >= 4 * u64::from(PAGES));
+                assert_eq!(host.kib(m::Committed_AS), 4 * u64::from(PAGES));
+                // The first pages are on swap. The other process reads them; then they are there for both.
+                let (minor, major) = host.touch(1, 0..64, false);
+                assert!(major > 0 && minor + major == 64, "{kernel}: {minor} minor, {major} major");
+                assert_eq!(host.touch(0, 0..64, false).1, 0, "{kernel}");
+                let (owner, other) = (host.mm.rss(0), host.mm.rss(1));
+                assert!(owner >= 64 && other >= 64, "{kernel}: {owner} and {other} pages are mapped");
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_only_read_needs_no_swap() {
+        let mut host = Host::new(&Config::new(Generation::linux_6_12(), vec![1 << 13]), false);
+        host.touch(0, 0..2000, false);
+        assert_eq!(host.kib(m::Committed_AS), 4 * 2000, "tmpfs is accounted by page");
+        assert_eq!(host.mm.frames.iter().filter(|f| f.has(flag::DIRTY) && f.has(flag::ANON)).count(), 0);
+        host.touch(1, 0..10, true);
+        assert_eq!(host.mm.frames.iter().filter(|f| f.has(flag::DIRTY) && f.has(flag::ANON)).count(), 10);
+    }
+
+    #[test]
+    fn a_read_fault_maps_what_is_around_in_tmpfs_alone() {
+        for (sysv, faults) in [(true, 160), (false, 10)] {
+            let mut host = Host::new(&Config::new(Generation::linux_6_12(), vec![1 << 13]), sysv);
+            host.touch(0, 0..160, true);
+            assert_eq!(host.touch(1, 0..160, false), (faults, 0), "System V: {sysv}");
+            assert_eq!((host.kib(m::Mapped), host.kib(m::AnonPages)), (4 * 160, 0));
+        }
+    }
+
+    #[test]
+    fn a_segment_outlives_who_leaves_and_ends_when_it_is_removed() {
+        let mut host = Host::new(&Config::new(Generation::linux_6_12(), vec![1 << 13]), true);
+        host.touch(0, 0..100, true);
+        host.touch(1, 50..100, true);
+        host.mm.exit(&mut Cx::new(0, 0, 0, host.now));
+        assert_eq!((host.mm.check(), host.kib(m::Shmem), host.kib(m::Mapped)), (Ok(()), 400, 200));
+        // Stores through what is now the first mapping need no fault.
+        let writes = (50..100).map(|page| (page, true));
+        assert_eq!(host.mm.touch_mapped(1, RegionId(0), writes), 50);
+        host.mm.remove_segment(&mut Cx::new(1, 0, 1, host.now), host.segment);
+        assert_eq!(host.kib(m::Shmem), 400, "somebody has it attached");
+        host.mm.exit(&mut Cx::new(1, 0, 1, host.now));
+        assert_eq!((host.mm.check(), host.kib(m::Shmem), host.kib(m::PageTables)), (Ok(()), 0, 0));
     }
 }

@@ -350,10 +350,19 @@ impl Mm {
         Some(frame)
     }
 
-    /// Takes a page that the kernel was seen to have when measuring begins, if that is yet to come, for what
-    /// it was seen to have by then.
+    /// Until measuring begins, takes one of the kernel's pages of the CPU's node: what a machine's kernel has
+    /// includes this memory then.
     pub(super) fn take_settled_page(&mut self, cx: &Cx) -> Option<u32> {
-        if cx.now() < self.slab.settled { self.take_boot_page() } else { None }
+        if cx.now() >= self.slab.settled {
+            return None;
+        }
+        let node = self.node_of_cpu(cx.cpu);
+        let is_of_node = |range: &&mut Range<u32>| {
+            range.start < range.end && self.zones[self.frames.zone_of(range.start)].node == node
+        };
+        let frame = self.slab.boot.iter_mut().rev().find(is_of_node)?.next_back()?;
+        self.stat_sub(frame, Stat::SlabUnreclaimable);
+        Some(frame)
     }
 
     /// Takes pages for the kernel, which does not wait for them: a page of users that needs them was

@@ -143,13 +143,12 @@ impl Swap {
 }
 
 impl Mm {
-    /// Gives an anonymous page a slot and enters it into the swap cache (`add_to_swap`). One of shared memory
-    /// leaves the page cache and all page tables for it (`shmem_writepage`).
+    /// Gives an anonymous page a slot and enters it into the swap cache (`add_to_swap`). One of shared
+    /// memory, which is in no page table any more, leaves the page cache for it (`shmem_writepage`).
     pub(crate) fn add_to_swap(&mut self, cx: &mut Cx, frame: u32) -> bool {
         let owner = self.frames[frame as usize].slot;
         let Some(slot) = self.swap.take(cx.cpu, owner) else { return false };
         if self.objects.at(owner).shmem {
-            self.unmap_page(frame);
             self.stat_sub(frame, Stat::FilePages);
             self.stat_sub(frame, Stat::Shmem);
         }

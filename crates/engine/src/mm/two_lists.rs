@@ -69,6 +69,7 @@ impl Policy for TwoLists {
     fn insert(&self, mm: &mut Mm, frame: u32, arrival: Arrival) {
         let (anon, active) = match arrival {
             Arrival::Touched => (true, !mm.generation.anon_starts_inactive),
+            Arrival::Shared => (true, false),
             Arrival::File { refault } => (false, refault),
             Arrival::SwappedIn { refault } => (true, refault),
         };

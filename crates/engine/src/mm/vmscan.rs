@@ -655,6 +655,8 @@ impl Mm {
         if f.has(flag::OTHER) {
             f.flags &= !flag::OTHER;
             young += 1;
+            let object = self.objects.at(f.slot);
+            cx.spent += self.costs.rmap * u64::from(object.mapped_elsewhere(f.slot - object.base));
         }
         young
     }
@@ -689,11 +691,18 @@ impl Mm {
             References::Keep => return Fate::Keep,
             References::Reclaim | References::ReclaimClean => {}
         }
-        if anon && !f.has(flag::SWAPCACHE) && (!scan.may_swap || !self.add_to_swap(cx, frame)) {
-            return Fate::Activate;
+        if anon && !f.has(flag::SWAPCACHE) {
+            if self.objects.at(f.slot).shmem {
+                return self.shrink_shmem(cx, scan, frame, references, met);
+            }
+            if !scan.may_swap || !self.add_to_swap(cx, frame) {
+                return Fate::Activate;
+            }
         }
         if mapped {
-            cx.spend(self.costs.rmap);
+            let object = self.objects.at(f.slot);
+            let others = object.mapped_elsewhere(f.slot - object.base);
+            cx.spend(self.costs.rmap * u64::from(others.max(1)));
             self.unmap_page(frame);
         }
         if self.frames[frame as usize].has(flag::DIRTY) {
@@ -705,6 +714,46 @@ impl Mm {
         }
         self.evict(cx, frame);
         Fate::Freed
+    }
+
+    /// Decides the fate of a page of shared memory that is in the page cache: it is unmapped first, and gets
+    /// a slot of swap only when it is to be written (`shmem_writepage`). One that was only read has nothing
+    /// to write.
+    fn shrink_shmem(
+        &mut self,
+        cx: &mut Cx,
+        scan: &ScanControl,
+        frame: u32,
+        references: References,
+        met: &mut ReclaimStat,
+    ) -> Fate {
+        let slot = self.frames[frame as usize].slot;
+        let object = self.objects.at(slot);
+        let mapped = u32::from(self.entries[slot as usize] & entry::MAPPED != 0)
+            + object.mapped_elsewhere(slot - object.base);
+        cx.spend(self.costs.rmap * u64::from(mapped));
+        self.unmap_page(frame);
+        if !self.frames[frame as usize].has(flag::DIRTY) {
+            self.drop_page(cx, frame);
+            cx.pages.returned -= 1;
+            return Fate::Freed;
+        }
+        if references == References::ReclaimClean || !scan.may_writepage {
+            return Fate::Keep;
+        }
+        if !scan.may_swap || !self.add_to_swap(cx, frame) {
+            return Fate::Activate;
+        }
+        met.pageout += 1;
+        if self.zpool.is_some() {
+            if self.swap_writepage(cx, frame) {
+                self.evict(cx, frame);
+                return Fate::Freed;
+            }
+        } else {
+            self.pageout(frame);
+        }
+        Fate::Keep
     }
 
     /// Counts a page that is dirty or under writeback (`page_check_dirty_writeback`), and decides the fate of

@@ -30,7 +30,6 @@ use super::frame::{entry, list};
 use super::hugetlb::HugePages;
 use super::memory::Vma;
 use super::mmzone::Zone;
-use super::object::Object;
 use crate::generation::Generation;
 
 /// Gauges and node counters that are kept by zone.
@@ -560,14 +559,11 @@ impl Mm {
     /// Pages of anonymous memory and of private file mappings, touched or not, those of shared segments,
     /// whoever has them attached, and those that files of tmpfs have. Huge pages are none (`Committed_AS`).
     fn committed(&self) -> u64 {
-        let accounted = |vma: &&Vma| {
-            let Object { file, shmem, hugetlb, .. } = self.objects[vma.object];
-            vma.copies.is_some() || !(file || shmem || hugetlb)
-        };
+        let accounted = |vma: &&Vma| vma.copies.is_some() || self.objects[vma.object].is_private();
         let vmas = self.processes.iter().flat_map(|process| &process.vmas).flatten();
         let private: u64 = vmas.filter(accounted).map(|vma| u64::from(vma.pages)).sum();
         let segments = self.objects.iter().filter(|(_, object)| object.live && object.shmem);
-        let shared = segments.map(|(_, object)| match object.accounted {
+        let shared = segments.map(|(_, object)| match object.sysv {
             true => u64::from(object.pages),
             false => {
                 // A page on swap is one of the file, too.

@@ -56,7 +56,8 @@ pub(super) fn kernel(fresh: bool, record: &mut Record) {
         let others = kib(meminfo::Active_file)
             + kib(meminfo::Inactive_file)
             + kib(meminfo::SReclaimable)
-            + kib(meminfo::AnonPages);
+            + kib(meminfo::AnonPages)
+            + kib(meminfo::HugePages_Total) * kib(meminfo::Hugepagesize);
         kept += used.saturating_sub(others) * 1024;
     }
     record.machine.kernel = Some(Size(Bytes(kept)));

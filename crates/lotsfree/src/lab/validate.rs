@@ -321,7 +321,7 @@ impl Bench<'_> {
                     }
                 }
             };
-            kernel.add(*index, &run, &job.case, conditions(&run, &job.case.machine))?;
+            kernel.add(*index, &run, &job.case, conditions(&run, &job.case.machine, job.case.has_pool()))?;
             self.keep(&kernel)?;
         }
         runner.end()?;

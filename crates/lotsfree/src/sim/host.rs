@@ -15,7 +15,7 @@ use lotsfree_kernel_files::file::block::BlockDevice;
 use lotsfree_kernel_files::file::lru_gen::LruGen;
 use lotsfree_kernel_files::file::process::Process;
 use lotsfree_scenario::{Conditions, Generation, MachineSpec, Occupied, Scenario};
-use lotsfree_settings::{Initial, Release, Setting, Value};
+use lotsfree_settings::{Initial, NR_HUGEPAGES, Release, Setting, Value};
 use lotsfree_snapshot::source::{live, open};
 use lotsfree_snapshot::{Observation, Options, Snapshot, observe};
 use lotsfree_units::words::enumeration;
@@ -53,9 +53,9 @@ pub(super) fn scenario(path: Option<&Path>) -> anyhow::Result<String> {
 ///
 /// # Errors
 /// If the data cannot be read, do not say what is in use, or are of another machine than the case's.
-pub(super) fn conditions(path: &Path, machine: &MachineSpec) -> anyhow::Result<Conditions> {
+pub(super) fn conditions(path: &Path, machine: &MachineSpec, has_pool: bool) -> anyhow::Result<Conditions> {
     let Observation { label, now, .. } = observe(open(path)?, &Options::default());
-    let places = places(&now);
+    let places = places(&now, has_pool);
     anyhow::ensure!(
         now.host.page_size == machine.page(),
         "{label}: a host with pages of {}; the scenario's machine has pages of {}",
@@ -104,7 +104,7 @@ struct Place {
 }
 
 fn of(now: &Snapshot, label: &str) -> anyhow::Result<String> {
-    let places = places(now);
+    let places = places(now, obeys_pool(now));
     anyhow::ensure!(
         places.iter().any(|place| place.size > 0),
         "{label}: neither /proc/zoneinfo nor MemTotal of /proc/meminfo is there"
@@ -141,9 +141,17 @@ fn of(now: &Snapshot, label: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The nodes; one of all memory if they are not known.
-fn places(now: &Snapshot) -> Vec<Place> {
+/// Whether the model's pool can be the host's: its pages have the size of a PMD, which is the default.
+fn obeys_pool(now: &Snapshot) -> bool {
+    let size = now.meminfo.as_ref().and_then(|meminfo| meminfo.get(meminfo::Hugepagesize));
+    size.is_some_and(|kib| kib == now.host.page_size.pmd_huge().as_kib())
+}
+
+/// The nodes; one of all memory if they are not known. With `has_pool`, huge pages are memory that is to be
+/// had, because `vm.nr_hugepages` takes it again.
+fn places(now: &Snapshot, has_pool: bool) -> Vec<Place> {
     let (all, page) = (now.meminfo.as_ref(), now.host.page_size);
+    let huge = if has_pool { page.pmd_huge() } else { Bytes::ZERO };
     let zones = now.zones.as_deref().unwrap_or_default();
     let mut ids: Vec<u32> = zones.iter().map(|zone| zone.node).collect();
     ids.sort_unstable();
@@ -155,7 +163,8 @@ fn places(now: &Snapshot) -> Vec<Place> {
         Place {
             size,
             managed: marked(page, zones, id, zoneinfo::managed),
-            kernel: meminfo.map_or(0, |meminfo| size.saturating_sub(to_be_had(page, zones, id, meminfo))),
+            kernel: meminfo
+                .map_or(0, |meminfo| size.saturating_sub(to_be_had(page, huge, zones, id, meminfo))),
         }
     };
     let found: Vec<Place> = ids.iter().map(|id| of(*id)).filter(|place| place.size > 0).collect();
@@ -207,9 +216,7 @@ fn machine(text: &mut String, now: &Snapshot, places: &[Place]) {
         let _ = writeln!(text, "distance   = [{}]", rows.join(", "));
     }
     if places.iter().all(|place| place.kernel > 0) {
-        text.push_str(
-            "# What is neither free nor on a list of reclaim: the kernel, huge pages, locked memory.\n",
-        );
+        text.push_str("# What is neither free nor on a list of reclaim: the kernel, locked memory.\n");
         let _ = writeln!(text, "kernel     = {}", list(&|place| place.kernel));
     }
     if places.iter().all(|place| (1..=place.size).contains(&place.managed)) {
@@ -249,6 +256,9 @@ fn settings(text: &mut String, now: &Snapshot) {
         if let Some(value) = value(setting, now).and_then(|value| setting.accepts(release).read(&value)) {
             set.insert(setting.name, value);
         }
+    }
+    if !obeys_pool(now) {
+        set.remove(NR_HUGEPAGES);
     }
     // Of two that exclude each other the one that counts is not 0.
     for (later, other) in lotsfree_settings::pairs() {
@@ -474,6 +484,15 @@ mod tests {
         let case = Scenario::parse(&text, "host.toml").unwrap().cases(None).unwrap().remove(0);
         assert_eq!((case.machine.generation.name(), case.machine.nodes.len()), ("linux-6.1", 2), "{text}");
         assert!(text.contains("swap       = { size = "), "{text}");
+        // Its pool is a setting, and not among what the kernel has.
+        assert!(text.contains("\"vm.nr_hugepages\" = 64\n"), "{text}");
+        let config = lotsfree_engine::config(&case).unwrap();
+        let has = |pool: bool| {
+            let told = conditions(&hosts.join("6.1-2nodes-swap-hugepages.txt"), &case.machine, pool).unwrap();
+            let kernel = case.machine.per_node(told.kernel.as_ref().unwrap());
+            kernel.iter().map(|size| size.bytes()).sum::<u64>()
+        };
+        assert_eq!((has(false) - has(true), config.mm.tuning.nr_hugepages), (64 << 21, 64));
     }
 
     #[test]
@@ -487,9 +506,9 @@ mod tests {
         assert_eq!(case.machine.memory(), Bytes::kib(248_320 * 64), "{text}");
         let config = lotsfree_engine::config(&case).unwrap();
         assert_eq!(config.mm.nodes, [248_320]);
-        assert!(conditions(&host, &case.machine).is_ok());
+        assert!(conditions(&host, &case.machine, false).is_ok());
         let small = MachineSpec { page_size: "4 KiB".parse().unwrap(), ..case.machine };
-        let error = conditions(&host, &small).unwrap_err().to_string();
+        let error = conditions(&host, &small, false).unwrap_err().to_string();
         assert!(
             error.ends_with("a host with pages of 64 KiB; the scenario's machine has pages of 4 KiB"),
             "{error}"
@@ -504,14 +523,15 @@ mod tests {
             Scenario::parse(&text, "host.toml").unwrap().cases(None).unwrap().remove(0)
         };
         let two = case("6.1-2nodes-swap-hugepages.txt");
-        let told = conditions(&hosts.join("6.1-2nodes-swap-hugepages.txt"), &two.machine).unwrap();
+        let told = conditions(&hosts.join("6.1-2nodes-swap-hugepages.txt"), &two.machine, true).unwrap();
         // The scenario has the same in whole MiB.
         let of = |occupied: Option<&Occupied>| two.machine.per_node(occupied.unwrap());
         for (told, written) in of(told.kernel.as_ref()).iter().zip(of(two.machine.stated_kernel())) {
             assert!((0..MIB).contains(&(written.bytes() - told.bytes())), "{told} {written}");
         }
         let one = case("6.1-1node-plain.txt");
-        let error = conditions(&hosts.join("6.1-2nodes-swap-hugepages.txt"), &one.machine).unwrap_err();
+        let error =
+            conditions(&hosts.join("6.1-2nodes-swap-hugepages.txt"), &one.machine, false).unwrap_err();
         assert!(error.to_string().contains(": a host with 2 nodes of "), "{error}");
     }
 }

@@ -25,7 +25,7 @@ struct Executed {
 pub(super) fn apply(cases: &mut [Case], path: &Path, record: Option<&Record>) -> anyhow::Result<()> {
     if path.is_file() {
         for case in cases {
-            case.machine.take(host::conditions(path, &case.machine)?, record);
+            case.machine.take(host::conditions(path, &case.machine, case.has_pool())?, record);
         }
         return Ok(());
     }
@@ -41,7 +41,7 @@ pub(super) fn apply(cases: &mut [Case], path: &Path, record: Option<&Record>) ->
         let alike = || executed.iter().filter(|one| one.is_on_machine_of(case));
         match alike().find(|one| one.is_of(case)).or_else(|| alike().next()) {
             Some(one) => {
-                let told = conditions(&one.run, &case.machine);
+                let told = conditions(&one.run, &case.machine, case.has_pool());
                 case.machine.take(told, record);
             }
             None => without.push(case.variant.clone()),

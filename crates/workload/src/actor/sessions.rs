@@ -32,7 +32,7 @@ pub struct Sessions {
     #[serde(default)]
     pub backing: Sharing,
     /// Size of each of the files that are mapped with `backing = "tmpfs"`; 16 MiB if left out. Oracle
-    /// calls it a granule. Not with the others.
+    /// calls it a granule. The model has one file. Not with the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granule: Option<Size>,
     /// The share of the segment, from its beginning on, that each process touches.
