@@ -368,7 +368,7 @@ impl Mm {
             );
             count(Stat::Dirty, !anon && f.has(flag::DIRTY));
             count(Stat::Writeback, f.has(flag::WRITEBACK));
-            count(Stat::SwapCached, f.has(flag::SWAPCACHE));
+            count(Stat::SwapCached, cached);
         }
         Ok(())
     }

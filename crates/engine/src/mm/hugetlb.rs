@@ -88,9 +88,16 @@ impl Mm {
     /// Takes pages for the pool, from one node after the other, until there are `wanted` or no node has a
     /// free block (`set_max_huge_pages`). It neither reclaims nor compacts: nothing is in use yet.
     pub(super) fn boot_hugepages(&mut self, wanted: u64) {
+        self.grow_pool(|pool| pool.total.iter().sum::<u64>() < wanted, |_, _| ());
+    }
+
+    /// Takes pages for the pool, from one node after the other, as long as it `wants` them and a node has a
+    /// free block; `took` is told the node of each.
+    fn grow_pool(&mut self, wants: impl Fn(&Hugetlb) -> bool, took: impl Fn(&mut Hugetlb, usize)) {
         let (mut node, mut failed) = (0, 0);
-        while self.hugetlb.total.iter().sum::<u64>() < wanted && failed < self.nodes.len() {
+        while wants(&self.hugetlb) && failed < self.nodes.len() {
             if self.alloc_huge(node) {
+                took(&mut self.hugetlb, node);
                 failed = 0;
             } else {
                 failed += 1;
@@ -135,18 +142,9 @@ impl Mm {
     pub fn create_huge_segment(&mut self, pages: u32) -> Result<u32, u64> {
         let wanted = pages.div_ceil(1 << self.hugetlb.order);
         let lacks = |pool: &Hugetlb| (pool.reserved + u64::from(wanted)).saturating_sub(pool.all_free());
-        let (mut node, mut failed) = (0, 0);
-        while lacks(&self.hugetlb) > 0 && failed < self.nodes.len() {
-            // gather_surplus_pages
-            let surplus: u64 = self.hugetlb.surplus.iter().sum();
-            if surplus < self.hugetlb.overcommit && self.alloc_huge(node) {
-                self.hugetlb.surplus[node] += 1;
-                failed = 0;
-            } else {
-                failed += 1;
-            }
-            node = (node + 1) % self.nodes.len();
-        }
+        // gather_surplus_pages
+        let may_grow = |pool: &Hugetlb| pool.surplus.iter().sum::<u64>() < pool.overcommit;
+        self.grow_pool(|pool| lacks(pool) > 0 && may_grow(pool), |pool, node| pool.surplus[node] += 1);
         match lacks(&self.hugetlb) {
             0 => {
                 self.hugetlb.reserved += u64::from(wanted);

@@ -744,14 +744,18 @@ impl Mm {
         if !scan.may_swap || !self.add_to_swap(cx, frame) {
             return Fate::Activate;
         }
+        self.write_to_swap(cx, frame, met)
+    }
+
+    /// Writes a page of the swap cache. What is compressed is written when this returns, and freed in the
+    /// same pass.
+    fn write_to_swap(&mut self, cx: &mut Cx, frame: u32, met: &mut ReclaimStat) -> Fate {
         met.pageout += 1;
-        if self.zpool.is_some() {
-            if self.swap_writepage(cx, frame) {
-                self.evict(cx, frame);
-                return Fate::Freed;
-            }
-        } else {
+        if self.zpool.is_none() {
             self.pageout(frame);
+        } else if self.swap_writepage(cx, frame) {
+            self.evict(cx, frame);
+            return Fate::Freed;
         }
         Fate::Keep
     }
@@ -819,14 +823,7 @@ impl Mm {
             return Fate::Keep;
         }
         match if anon { WritePage::Writes } else { self.writepage(scan, frame) } {
-            WritePage::Writes if anon && self.zpool.is_some() => {
-                met.pageout += 1;
-                // What is compressed is written when this returns, and can be freed in the same pass.
-                if self.swap_writepage(cx, frame) {
-                    self.evict(cx, frame);
-                    return Fate::Freed;
-                }
-            }
+            WritePage::Writes if anon => return self.write_to_swap(cx, frame, met),
             WritePage::Writes => {
                 self.pageout(frame);
                 met.pageout += 1;

@@ -2,8 +2,9 @@
 //! `fs/proc/meminfo.c`).
 //!
 //! A line is printed if the table of counters says that the generation's release has it. Lines about things
-//! that the model leaves out (huge pages, compaction, NUMA balancing) are 0, as on a machine where none of it
-//! happens. Lines whose true value is unknown are absent: the trees' own nodes, the direct map.
+//! that the model leaves out (transparent huge pages, compaction, NUMA balancing) are 0, as on a machine
+//! where none of it happens. Lines whose true value is unknown are absent: the trees' own nodes, the direct
+//! map.
 
 use std::ops::{Index, IndexMut, Range};
 
@@ -538,21 +539,21 @@ impl Mm {
         }
         lines.put(meminfo::SwapTotal, self.page.kib(u64::from(self.swap.total)));
         lines.put(meminfo::SwapFree, self.page.kib(self.swap.free()));
+        let pool = self.huge_pages();
+        let huge = pool.total << self.hugetlb.order;
         // The ratio follows the same rule on every kernel. Where the kernel's function was not read, RHEL 6's
         // is used.
         if let Some(rules) = self.generation.rules.overcommit.or(Rules::rhel_6().overcommit) {
             let setting = LimitSetting::Ratio(DEFAULT_RATIO);
             let swap = u64::from(self.swap.total);
-            let huge = self.huge_pages().total << self.hugetlb.order;
             let limit = commit_limit(&rules, setting, sums.managed, huge, swap, self.page);
             lines.put(meminfo::CommitLimit, self.page.kib(limit));
         }
         lines.put(meminfo::Committed_AS, self.page.kib(self.committed()));
-        let pool = self.huge_pages();
         Self::hugepage_lines(&mut lines, pool);
         lines.put(meminfo::HugePages_Rsvd, pool.reserved);
         lines.put(meminfo::Hugepagesize, self.page.pmd_huge().as_kib());
-        lines.put(meminfo::Hugetlb, self.page.kib(pool.total << self.hugetlb.order));
+        lines.put(meminfo::Hugetlb, self.page.kib(huge));
         lines.values
     }
 
