@@ -24,6 +24,7 @@ pub fn conditions(run: &Run, machine: &MachineSpec, has_pool: bool) -> Condition
         measured_latency: run.facts().machine == RunOn::Vm,
         measured_disk: matches!(run.facts().machine, RunOn::Host | RunOn::Cgroup),
         pagesets: first.as_ref().and_then(|first| pagesets(page, first, nodes.len(), cpus)),
+        committed: first.as_ref().and_then(committed),
     }
 }
 
@@ -98,6 +99,11 @@ fn zspages(page: PageSize, sample: &Sample, id: u32, nodes: usize) -> u64 {
     let zspages = page.of(if shown.is_empty() { all() } else { shown.iter().sum() }).0;
     let zswap = sample.meminfo.get(meminfo::Zswap).filter(|_| nodes == 1).unwrap_or(0);
     zspages.max(Bytes::kib(zswap).0)
+}
+
+/// What is promised: a scenario's `machine.committed`. `None` if the sample does not show it.
+fn committed(sample: &Sample) -> Option<Size> {
+    sample.meminfo.get(meminfo::Committed_AS).map(|kib| Size(Bytes::kib(kib)))
 }
 
 /// The memory of each node that its zones do not manage: a scenario's `machine.reserved`. `None` if the

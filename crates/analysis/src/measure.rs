@@ -5,7 +5,7 @@ use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::compare::error::Span;
 use crate::explain::FASTER;
-use crate::view::View;
+use crate::view::{View, Work};
 
 /// Which way a measure should go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,6 +290,29 @@ fn page_tables(view: &View<'_>) -> Option<f64> {
     (most - least >= 1024.0 * 1024.0).then_some(most)
 }
 
+/// Whether the threads that are measured map memory and touch it, so that faults are what they do.
+fn maps(view: &View<'_>) -> bool {
+    view.measured.iter().any(|(_, role)| ["toucher", "session", "allocator"].contains(&&**role))
+}
+
+/// Whether they ask for memory that may be refused.
+fn asks(view: &View<'_>) -> bool {
+    view.measured.iter().any(|(_, role)| **role == *"allocator")
+}
+
+/// The CPU time in the kernel that a fault takes, of threads that do little else there.
+fn fault_time(view: &View<'_>) -> Option<f64> {
+    let Work { faults, spent, .. } = &view.work;
+    let toucher = view.measured.iter().all(|(_, role)| **role == *"toucher");
+    (toucher && *faults > 0).then(|| (spent.system + spent.reclaim) as f64 / *faults as f64)
+}
+
+/// The most that a line of `/proc/meminfo` says, in bytes.
+fn most(view: &View<'_>, line: &str) -> Option<f64> {
+    let column = view.run.samples().column(&format!("meminfo.{line}"))?;
+    column.iter().flatten().max().map(|kib| kib as f64 * 1024.0)
+}
+
 /// Every measure, in the order in which they are shown.
 #[rustfmt::skip]
 const ROWS: &[Row] = {
@@ -318,6 +341,8 @@ const ROWS: &[Row] = {
             moved(view, |m| m.major_faults)
                 .or_else(|| (!view.pace.is_empty()).then_some(view.work.major_faults as f64))
         }),
+        row("page_faults", "page faults", Count, Lower, |view| maps(view).then_some(view.work.faults as f64)),
+        row("fault_ns", "time in the kernel per fault", Nanoseconds, Lower, fault_time),
         row("direct_scan_pages", "pages scanned by tasks", Count, Lower, |view| {
             moved(view, |m| m.direct_scan)
         }),
@@ -360,6 +385,12 @@ const ROWS: &[Row] = {
             level(view, "inactive_file")
         }),
         row("page_tables_bytes", "page tables, most", Bytes, Lower, page_tables),
+        row("promised_bytes", "promised, most", Bytes, Neither, |view| {
+            most(view, "Committed_AS").filter(|_| asks(view))
+        }),
+        row("commit_limit_bytes", "commit limit", Bytes, Neither, |view| {
+            most(view, "CommitLimit").filter(|_| asks(view))
+        }),
         row("page_in_bytes", "read from devices", Bytes, Neither, |view| moved_kib(view, |m| m.page_in)),
         row("page_out_bytes", "written to devices", Bytes, Neither, |view| moved_kib(view, |m| m.page_out)),
         row("refault_file_pages", "file pages read again", Count, Lower, |view| {

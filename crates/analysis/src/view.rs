@@ -71,8 +71,9 @@ pub struct Work {
     pub spent: Spent,
     /// What memory cost them; all zero where the run does not tell.
     pub toll: Toll,
-    /// Page faults that read from a device.
+    /// Page faults that read from a device, and all page faults.
     pub major_faults: u64,
+    pub faults: u64,
 }
 
 impl Work {
@@ -371,6 +372,8 @@ impl Subject {
                     sum.operations = sum.operations.saturating_add(interval.operations);
                     sum.errors = sum.errors.saturating_add(interval.errors);
                     sum.major_faults = sum.major_faults.saturating_add(interval.major_faults);
+                    let faults = interval.major_faults.saturating_add(interval.minor_faults);
+                    sum.faults = sum.faults.saturating_add(faults);
                     sum.spent.add(&interval.spent);
                     sum.toll.add(&interval.toll);
                     sum.latency.merge(&interval.latency);

@@ -9,13 +9,13 @@ use lotsfree_settings::Value;
 use lotsfree_units::words::duration;
 use lotsfree_units::{Bytes, PageSize};
 use lotsfree_workload::FileSpec;
-use lotsfree_workload::actor::{Actor, Need};
+use lotsfree_workload::actor::Actor;
 use lotsfree_workload::quantity::Size;
 use thiserror::Error;
 
 use crate::generation::Generation;
 use crate::machine::{DeviceSpec, End, Machine, MachineConfig, SwapDevice};
-use crate::mm::{self, Mm, ZramConfig, ZswapConfig};
+use crate::mm::{self, Lack, Mm, ZramConfig, ZswapConfig};
 use crate::tuning::Tuning;
 
 /// Rate of a device whose scenario does not limit its requests per second.
@@ -34,6 +34,19 @@ pub enum SimulateError {
         .1.of(mm::MOST_FRAMES)
     )]
     Memory(u64, PageSize),
+    /// A shared segment cannot be made, as the kernel promises too little.
+    #[error(
+        "{segment}: shmget fails, as at most {} may be promised where `vm.overcommit_memory` is {mode}",
+        .most
+    )]
+    Promise {
+        /// The segment's name.
+        segment: String,
+        /// The largest that can be made.
+        most: Bytes,
+        /// `vm.overcommit_memory`
+        mode: u64,
+    },
     /// A shared segment of huge pages cannot be made.
     #[error(
         "{segment}: shmget fails, as the pool of huge pages lacks {lacks}: of the {} that `vm.nr_hugepages` asks for there \
@@ -65,20 +78,22 @@ pub fn simulate(
     progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<End, SimulateError> {
     let config = config(case)?;
-    let wanted = config.mm.tuning.nr_hugepages;
+    let (wanted, mode) = (config.mm.tuning.nr_hugepages, config.mm.tuning.overcommit as u64);
     let mut machine = Machine::new(config, case.program()?);
-    if let Some((segment, lacks)) = machine.lacks_huge_pages() {
+    if let Some((segment, lack)) = machine.lacks() {
         let (segment, total) = (segment.to_owned(), machine.huge_pages().total);
-        return Err(SimulateError::HugePages { segment, lacks, total, wanted });
+        return Err(match lack {
+            Lack::HugePages(lacks) => SimulateError::HugePages { segment, lacks, total, wanted },
+            Lack::Promise(pages) => {
+                SimulateError::Promise { segment, most: case.machine.page().of(pages), mode }
+            }
+        });
     }
     match machine.run(case.duration.ns(), sink, progress)? {
         End::Stopped(at) if machine.is_exhausted() => Err(SimulateError::Memory(at, case.machine.page())),
         end => Ok(end),
     }
 }
-
-/// Capabilities that actors may need and that the model does not have yet.
-const LACKS: &[Need] = &[Need::LockedMemory, Need::CommitLimits];
 
 /// The configuration of a case's machine.
 ///
@@ -87,17 +102,8 @@ const LACKS: &[Need] = &[Need::LockedMemory, Need::CommitLimits];
 /// an actor's kind.
 pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
     for actor in &case.actors {
-        if actor.kind.needs().contains(&Need::Commands) {
+        if actor.kind.executes() {
             let why = "the model executes no real command; `lotsfree lab --on cgroup --allow-exec` does";
-            return Err(case.refuse(&format!("actor.{}.kind", actor.name), why));
-        }
-        let lacks: Vec<String> =
-            actor.kind.needs().iter().filter(|need| LACKS.contains(need)).map(Need::to_string).collect();
-        if !lacks.is_empty() {
-            let (kind, lacks) = (actor.kind.kind(), lacks.join(" and no "));
-            let why = format!(
-                "the model does not execute `{kind}` yet: it has no {lacks}; `lotsfree lab` executes it on a kernel"
-            );
             return Err(case.refuse(&format!("actor.{}.kind", actor.name), why));
         }
     }
@@ -166,6 +172,7 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
             swap_pages: pages_of(machine.swap.size),
             rotational: disk.rotational,
             swap_rotational: disk.rotational && machine.swap.on == SwapOn::Disk,
+            committed: machine.committed.map_or(0, pages_of),
             kernel_pages: machine.stated_kernel().map(|kernel| {
                 let unmanaged = mm::unmanaged(layout, &pages, reserved.as_deref());
                 let of_zones = |(kernel, lost): (u64, u64)| kernel.saturating_sub(lost);
@@ -343,10 +350,7 @@ mod tests {
     use lotsfree_scenario::{Conditions, Costs, Measured, Record, Scenario};
 
     use super::*;
-    use lotsfree_settings::{
-        ADMIN_RESERVE_KBYTES, COMPACTION_PROACTIVENESS, OVERCOMMIT_KBYTES, OVERCOMMIT_MEMORY,
-        OVERCOMMIT_RATIO, SHMALL, SHMMAX, USER_RESERVE_KBYTES,
-    };
+    use lotsfree_settings::{COMPACTION_PROACTIVENESS, SHMALL, SHMMAX};
 
     fn case(more: &str) -> Case {
         let text = format!(
@@ -354,29 +358,6 @@ mod tests {
         );
         let scenario = Scenario::parse(&text, "s.toml").unwrap_or_else(|errors| panic!("{errors}"));
         scenario.cases(None).unwrap().remove(0)
-    }
-
-    #[test]
-    fn kinds_that_the_model_lacks_are_refused_by_name_and_place() {
-        for (kind, keys, lacks) in [
-            ("page-toucher", "size = '1 MiB'", "locked memory"),
-            ("allocator", "size = '1 MiB'", "commit limits"),
-        ] {
-            let case = case(&format!("[[actor]]\nname = 'a'\nkind = '{kind}'\n{keys}"));
-            let expected = format!(
-                "s.toml:9:8: actor.a.kind: the model does not execute `{kind}` yet: it has no {lacks}; `lotsfree lab` \
-                 executes it on a kernel"
-            );
-            let says = |text: String| assert!(text.starts_with(&expected), "{text}");
-            says(config(&case).unwrap_err().to_string());
-            says(bytes(&case).unwrap_err().to_string());
-            says(facts(&case).unwrap_err().to_string());
-            says(
-                simulate(&case, &mut Memory::default(), &mut |_| ControlFlow::Continue(()))
-                    .unwrap_err()
-                    .to_string(),
-            );
-        }
     }
 
     #[test]
@@ -514,16 +495,7 @@ mod tests {
 
     #[test]
     fn settings_that_the_model_lacks_are_refused_by_name() {
-        for setting in [
-            OVERCOMMIT_MEMORY,
-            OVERCOMMIT_RATIO,
-            OVERCOMMIT_KBYTES,
-            ADMIN_RESERVE_KBYTES,
-            USER_RESERVE_KBYTES,
-            COMPACTION_PROACTIVENESS,
-            SHMMAX,
-            SHMALL,
-        ] {
+        for setting in [COMPACTION_PROACTIVENESS, SHMMAX, SHMALL] {
             let error = config(&case(&format!("[tuning]\n'{setting}' = 1"))).unwrap_err().to_string();
             assert!(error.contains(&format!("the model does not know {setting}")), "{error}");
         }

@@ -1,6 +1,7 @@
 //! [`Tuning`]: the sysctls that the model obeys, under the kernel's names and in its units.
 
 use lotsfree_formulas::dirty::DirtyLimit;
+use lotsfree_formulas::overcommit::{LimitSetting, Mode};
 use lotsfree_settings::*;
 use lotsfree_units::Bytes;
 
@@ -56,6 +57,14 @@ pub struct Tuning {
     pub nr_hugepages: u64,
     /// `vm.nr_overcommit_hugepages`
     pub nr_overcommit_hugepages: u64,
+    /// `vm.overcommit_memory`
+    pub overcommit: Mode,
+    /// `vm.overcommit_ratio` or `vm.overcommit_kbytes`
+    pub commit_limit: LimitSetting,
+    /// `vm.admin_reserve_kbytes`, KiB
+    pub admin_reserve_kbytes: Option<u64>,
+    /// `vm.user_reserve_kbytes`, KiB
+    pub user_reserve_kbytes: Option<u64>,
 }
 
 /// Default of a setting on the newest kernel.
@@ -89,6 +98,10 @@ impl Default for Tuning {
             lru_gen_min_ttl_ms: initially(LRU_GEN_MIN_TTL_MS),
             nr_hugepages: initially(NR_HUGEPAGES),
             nr_overcommit_hugepages: initially(NR_OVERCOMMIT_HUGEPAGES),
+            overcommit: Mode::Heuristic,
+            commit_limit: LimitSetting::Ratio(initially(OVERCOMMIT_RATIO)),
+            admin_reserve_kbytes: None,
+            user_reserve_kbytes: None,
         }
     }
 }
@@ -140,13 +153,20 @@ impl Tuning {
             NR_HUGEPAGES => &mut self.nr_hugepages,
             NR_OVERCOMMIT_HUGEPAGES => &mut self.nr_overcommit_hugepages,
             LRU_GEN_MIN_TTL_MS => &mut self.lru_gen_min_ttl_ms,
-            DIRTY_RATIO => return set_limit(&mut self.dirty, DirtyLimit::Percent(number)),
-            DIRTY_BYTES => return set_limit(&mut self.dirty, DirtyLimit::Bytes(Bytes(number))),
+            ADMIN_RESERVE_KBYTES => self.admin_reserve_kbytes.insert(0),
+            USER_RESERVE_KBYTES => self.user_reserve_kbytes.insert(0),
+            OVERCOMMIT_MEMORY => return set(&mut self.overcommit, overcommit_mode(number)),
+            OVERCOMMIT_RATIO => return set(&mut self.commit_limit, LimitSetting::Ratio(number)),
+            // 0 leaves it to the ratio.
+            OVERCOMMIT_KBYTES if number == 0 => return Ok(()),
+            OVERCOMMIT_KBYTES => return set(&mut self.commit_limit, LimitSetting::Kbytes(number)),
+            DIRTY_RATIO => return set(&mut self.dirty, DirtyLimit::Percent(number)),
+            DIRTY_BYTES => return set(&mut self.dirty, DirtyLimit::Bytes(Bytes(number))),
             DIRTY_BACKGROUND_RATIO => {
-                return set_limit(&mut self.dirty_background, DirtyLimit::Percent(number));
+                return set(&mut self.dirty_background, DirtyLimit::Percent(number));
             }
             DIRTY_BACKGROUND_BYTES => {
-                return set_limit(&mut self.dirty_background, DirtyLimit::Bytes(Bytes(number)));
+                return set(&mut self.dirty_background, DirtyLimit::Bytes(Bytes(number)));
             }
             NUMA_BALANCING if number == 0 => return Ok(()),
             NUMA_BALANCING => return Err(format!("{name}: pages of the model stay where they are; write 0")),
@@ -157,9 +177,18 @@ impl Tuning {
     }
 }
 
-fn set_limit(limit: &mut DirtyLimit, to: DirtyLimit) -> Result<(), String> {
-    *limit = to;
+fn set<T>(field: &mut T, to: T) -> Result<(), String> {
+    *field = to;
     Ok(())
+}
+
+/// The mode that a value of `vm.overcommit_memory` stands for.
+fn overcommit_mode(value: u64) -> Mode {
+    match value {
+        0 => Mode::Heuristic,
+        1 => Mode::Always,
+        _ => Mode::Never,
+    }
 }
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ impl Host {
                 Err(Stop::Wait(wait)) if wait.why == WaitReason::Yield && self.cx.spent < LONG => {}
                 Err(Stop::Wait(wait)) => self.sleep(Some(wait)),
                 Err(Stop::OutOfMemory) => self.sleep(None),
-                Err(Stop::Bad) => panic!("the test asks for something that does not exist"),
+                Err(stop) => panic!("{stop:?}: the test asks for something that there is not"),
             }
         }
         panic!("the call does not end");

@@ -1,15 +1,15 @@
 //! Random operations on random machines; the whole state is checked after every step.
 
 use lotsfree_engine::mm::{
-    Config, Cx, Fadvise, Fault, Kswapd, Madvise, Mm, RaState, Read, Stop, Write, ZramConfig, ZswapConfig,
-    ZswapWorker,
+    Config, Cx, Fadvise, Fault, Kswapd, Lock, Madvise, Mm, RaState, Read, Stop, Write, ZramConfig,
+    ZswapConfig, ZswapWorker,
 };
 use lotsfree_engine::{Costs, Generation, NAMES, Tuning};
 use lotsfree_scenario::{Filesystem, Zpool};
 use lotsfree_settings::{
-    DIRTY_BACKGROUND_RATIO, DIRTY_RATIO, LAPTOP_MODE, MIN_FREE_KBYTES, NR_HUGEPAGES, PAGE_CLUSTER,
-    PAGECACHE_LIMIT_IGNORE_DIRTY, PAGECACHE_LIMIT_MB, READ_AHEAD_KB, SWAPPINESS, Value,
-    WATERMARK_BOOST_FACTOR, ZONE_RECLAIM_MODE,
+    DIRTY_BACKGROUND_RATIO, DIRTY_RATIO, LAPTOP_MODE, MIN_FREE_KBYTES, NR_HUGEPAGES, OVERCOMMIT_MEMORY,
+    OVERCOMMIT_RATIO, PAGE_CLUSTER, PAGECACHE_LIMIT_IGNORE_DIRTY, PAGECACHE_LIMIT_MB, READ_AHEAD_KB,
+    SWAPPINESS, Value, WATERMARK_BOOST_FACTOR, ZONE_RECLAIM_MODE,
 };
 use lotsfree_units::PageSize;
 use lotsfree_workload::{Advice, How, Policy, RegionId};
@@ -36,6 +36,7 @@ enum Op {
     Sync { file: usize },
     Advise { file: usize, offset: u64, len: u64, advice: Advice },
     AdviseRegion { region: u32, advice: Advice },
+    Lock { region: Option<u32> },
     Truncate { file: usize, pages: u32 },
     Delete { file: usize },
     Exit,
@@ -71,6 +72,7 @@ struct Plan {
     /// Files have metadata, if the file system is ext4.
     mounted: bool,
     instant: bool,
+    huge: bool,
     sysctls: Vec<(&'static str, Value)>,
     policies: Vec<Policy>,
     files: Vec<(u32, bool)>,
@@ -101,7 +103,9 @@ fn op() -> impl Strategy<Value = Op> {
         2 => file().prop_map(|file| Op::Sync { file }),
         3 => (file(), offset(), 0..4_000_000u64, advice())
             .prop_map(|(file, offset, len, advice)| Op::Advise { file, offset, len, advice }),
-        3 => (region(), advice()).prop_map(|(region, advice)| Op::AdviseRegion { region, advice }),
+        3 => (region(), prop_oneof![2 => advice(), 1 => Just(Advice::HugePage)])
+            .prop_map(|(region, advice)| Op::AdviseRegion { region, advice }),
+        1 => prop::option::weighted(0.9, region()).prop_map(|region| Op::Lock { region }),
         1 => (file(), pages()).prop_map(|(file, pages)| Op::Truncate { file, pages }),
         1 => file().prop_map(|file| Op::Delete { file }),
         1 => Just(Op::Exit),
@@ -135,10 +139,15 @@ fn sysctls() -> impl Strategy<Value = Vec<(&'static str, Value)>> {
         one(DIRTY_BACKGROUND_RATIO, vec![1, 5]),
         one(LAPTOP_MODE, vec![0, 5]),
         one(READ_AHEAD_KB, vec![0, 128, 1024]),
-        (one(WATERMARK_BOOST_FACTOR, vec![0, 150_000]), one(NR_HUGEPAGES, vec![1, 2, 3])),
+        (
+            one(WATERMARK_BOOST_FACTOR, vec![0, 150_000]),
+            one(NR_HUGEPAGES, vec![1, 2, 3]),
+            one(OVERCOMMIT_MEMORY, vec![0, 1, 2]),
+            one(OVERCOMMIT_RATIO, vec![50, 100, 500]),
+        ),
     );
-    settings.prop_map(|(a, b, c, d, e, f, g, h, i, j, (k, l))| {
-        [a, b, c, d, e, f, g, h, i, j, k, l].into_iter().flatten().collect()
+    settings.prop_map(|(a, b, c, d, e, f, g, h, i, j, (k, l, m, n))| {
+        [a, b, c, d, e, f, g, h, i, j, k, l, m, n].into_iter().flatten().collect()
     })
 }
 
@@ -177,7 +186,7 @@ fn plan() -> impl Strategy<Value = Plan> {
         any::<bool>(),
         select(Filesystem::ALL.to_vec()),
         any::<bool>(),
-        prop::bool::weighted(0.2),
+        (prop::bool::weighted(0.2), prop::bool::weighted(0.3)),
         sysctls(),
     );
     let file = (prop_oneof![1..100u32, 100..2000u32], any::<bool>());
@@ -193,7 +202,7 @@ fn plan() -> impl Strategy<Value = Plan> {
             rotational,
             filesystem,
             mounted,
-            instant,
+            (instant, huge),
             sysctls,
         ) = machine;
         Plan {
@@ -209,6 +218,7 @@ fn plan() -> impl Strategy<Value = Plan> {
             filesystem,
             mounted,
             instant,
+            huge,
             sysctls,
             policies,
             files,
@@ -225,6 +235,7 @@ enum Call {
     Write(Write),
     Fadvise(Fadvise),
     Madvise(Madvise),
+    Lock(Lock),
     /// One whose progress is the machine's state.
     Other,
 }
@@ -256,6 +267,7 @@ struct Machine {
 impl Machine {
     fn new(plan: &Plan) -> Self {
         let mut tuning = Tuning::default();
+        tuning.transparent_hugepage = Some(plan.huge);
         for (key, value) in &plan.sysctls {
             tuning.set(key, value).expect("a value in range");
         }
@@ -273,6 +285,7 @@ impl Machine {
             rotational: plan.rotational,
             swap_rotational: plan.rotational,
             kernel_pages: Some(vec![50 / count as u64; count]),
+            committed: 0,
             settled: 1_000_000_000,
             reserved_pages: None,
             pagesets: Vec::new(),
@@ -308,7 +321,7 @@ impl Machine {
         let files = plan.files.iter().map(|&(pages, exists)| mm.declare_file(pages, exists)).collect();
         // The last is of huge pages, if the pool has them.
         let small = [(700, true), (3000, false)].map(|(pages, sysv)| mm.create_segment(pages, sysv));
-        let segments = small.into_iter().chain(mm.create_huge_segment(600).ok()).collect();
+        let segments = small.into_iter().chain([mm.create_huge_segment(600)]).flatten().collect();
         Machine {
             mm,
             tasks,
@@ -376,7 +389,7 @@ impl Machine {
         let task = &mut self.tasks[number];
         match outcome {
             Err(Stop::Wait(_)) => {}
-            Ok(()) | Err(Stop::OutOfMemory | Stop::Bad) => (task.op, task.call, task.at) = (None, None, 0),
+            _ => (task.op, task.call, task.at) = (None, None, 0),
         }
     }
 
@@ -425,6 +438,13 @@ impl Machine {
                 match task.call.get_or_insert_with(|| Call::Fadvise(Fadvise::new(offset, len, advice))) {
                     Call::Fadvise(fadvise) => fadvise.poll(mm, cx, self.files[file], &mut task.ra[file]),
                     other => panic!("{other:?} instead of advice"),
+                }
+            }
+            Op::Lock { region } => {
+                let new = || region.map_or_else(Lock::mlockall, |region| Lock::mlock(RegionId(region)));
+                match task.call.get_or_insert_with(|| Call::Lock(new())) {
+                    Call::Lock(lock) => lock.poll(mm, cx),
+                    other => panic!("{other:?} instead of a lock"),
                 }
             }
             Op::AdviseRegion { region, advice } => {
@@ -490,8 +510,9 @@ proptest! {
         }
         let meminfo = machine.mm.meminfo();
         use lotsfree_kernel_files::counters::meminfo as m;
-        for empty in [m::AnonPages, m::Mapped, m::Shmem, m::PageTables, m::SwapCached, m::Writeback] {
-            prop_assert_eq!(meminfo.get(empty), Some(0), "{:?}", empty);
+        for empty in [m::AnonPages, m::AnonHugePages, m::Mlocked, m::Mapped, m::Shmem, m::PageTables, m::SwapCached, m::Writeback] {
+            // Old kernels do not have all lines.
+            prop_assert_eq!(meminfo.get(empty).unwrap_or(0), 0, "{:?}", empty);
         }
         // Metadata stay, of which the allocator's two pages for the only group are no buffers.
         let buffers = meminfo.get(m::Buffers).unwrap_or_default();

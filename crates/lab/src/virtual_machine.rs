@@ -9,7 +9,6 @@ use lotsfree_run::wire::{Message, Receiver};
 use lotsfree_run::{Facts, Sink, State, WriteError};
 use lotsfree_scenario::{Case, Record};
 use lotsfree_units::PageSize;
-use lotsfree_workload::actor::Need;
 
 use crate::error::{LabError, calling};
 use crate::guest::{ACK, BLAME, CALIBRATE, END, FACTS, FAILED, RECORD, STOP};
@@ -48,7 +47,7 @@ impl VirtualMachine {
     /// If there is no such kernel; the error says how to get one. If the case executes commands, or is of
     /// another architecture.
     pub fn kernel(&self, case: &Case) -> Result<Kernel, LabError> {
-        if let Some(actor) = case.actors.iter().find(|actor| actor.kind.needs().contains(&Need::Commands)) {
+        if let Some(actor) = case.actors.iter().find(|actor| actor.kind.executes()) {
             let why = "a virtual machine has no programs to execute; --on cgroup and --on host do";
             return Err(case.refuse(&format!("actor.{}.kind", actor.name), why).into());
         }

@@ -374,12 +374,15 @@ fn wrong_words_are_refused_with_what_would_be_accepted() {
         (&["lab", "command.toml"], "actor.dump.kind: a virtual machine has no programs to execute"),
         (&["sim", "quikstart"], "did you mean \"quickstart\"?"),
         (&["sim", "nothing-like-it"], "lotsfree sim --list"),
-        (&["sim", "page-faults"], "actor.toucher.kind: the model does not execute `page-toucher` yet"),
         (
-            &["sim", "tiny.toml", "--set", "vm.overcommit_memory=2"],
-            "the model does not know vm.overcommit_memory",
+            &["sim", "tiny.toml", "--set", "vm.compaction_proactiveness=0"],
+            "the model does not know vm.compaction_proactiveness",
         ),
         (&["sim", "pool.toml"], "s/segment: shmget fails, as the pool of huge pages lacks 1: of the 3 that"),
+        (
+            &["sim", "pool.toml", "--set", "actor.s.backing='shm'", "--set", "actor.s.segment='1 GiB'"],
+            "s/segment: shmget fails, as at most 62.9 MiB may be promised where `vm.overcommit_memory` is 0",
+        ),
         (&["sim", "missing.toml"], "missing.toml: No such file"),
         (&["sim"], "<SCENARIO>"),
         (&["sim", "tiny.toml", "--set", "vm.swapiness=0"], "did you mean \"vm.swappiness\""),

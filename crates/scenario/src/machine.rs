@@ -68,6 +68,10 @@ pub struct MachineSpec {
     /// go by what is managed. Written as `kernel` is; without it, the memory map alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved: Option<Occupied>,
+    /// What is promised when the run begins (`Committed_AS` of `/proc/meminfo`), the programs and segments of
+    /// the scenario included. Without it, those alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub committed: Option<Size>,
     /// Free memory that CPUs hold back for themselves when the run begins (`count` of the pagesets in
     /// `/proc/zoneinfo`): a list per node with a size per CPU of the machine. Without it, none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -358,6 +362,9 @@ pub struct Conditions {
     /// [`MachineSpec::pagesets`]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pagesets: Option<Vec<Vec<Size>>>,
+    /// [`MachineSpec::committed`]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub committed: Option<Size>,
     /// Devices that do not rotate answer as fast as a calibration of the machine says, whatever the case
     /// says, and all let pass at once what they transfer in a tenth of a second: the throttle of a virtual
     /// machine has no latency, and is a leaky bucket.
@@ -403,11 +410,12 @@ impl MachineSpec {
         if conditions.measured_disk {
             self.take_disk(record);
         }
-        let Conditions { kernel, reserved, pagesets, measured_latency: _, measured_disk: _ } = conditions;
+        let Conditions { kernel, reserved, pagesets, committed, measured_latency: _, measured_disk: _ } =
+            conditions;
         // A run that does not say how much the kernel kept leaves the question open.
         let open = self.kernel.take().filter(|kernel| *kernel == KernelMemory::Measured);
         self.kernel = kernel.map(KernelMemory::Stated).or(open);
-        (self.reserved, self.pagesets) = (reserved, pagesets);
+        (self.reserved, self.pagesets, self.committed) = (reserved, pagesets, committed);
     }
 
     /// Has files and swap on one disk, which is as fast as `record` says where it says so.

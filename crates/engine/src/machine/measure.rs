@@ -31,6 +31,8 @@ pub(super) enum Failure {
     Full,
     /// No memory.
     OutOfMemory,
+    /// The kernel refuses memory.
+    Refused,
     /// `Done` without `Begin`.
     Unbegun,
     /// Not a failure, but recorded like one: operations that take no time.
@@ -38,7 +40,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    const ALL: usize = 5;
+    const ALL: usize = 6;
 
     fn describe(self) -> (EventKind, &'static str) {
         match self {
@@ -47,6 +49,7 @@ impl Failure {
             }
             Failure::Full => (EventKind::Full, "no space on disk (ENOSPC)"),
             Failure::OutOfMemory => (EventKind::Error, "no memory for an operation"),
+            Failure::Refused => (EventKind::Error, "the kernel refuses memory that was asked for (ENOMEM)"),
             Failure::Unbegun => (EventKind::Error, "a request ended that had not begun"),
             Failure::Timeless => (EventKind::Note, "operations that take no time are charged 100 ns each"),
         }

@@ -55,7 +55,7 @@ use lotsfree_kernel_files::file::swaps::SwapArea;
 use lotsfree_run::{NodeSample, Sample, Sink, WriteError};
 use lotsfree_workload::{Program, SegmentBacking, SegmentSpec};
 
-use crate::mm::{self, Device, HugePages, Io, Kswapd, Mm, ZswapWorker};
+use crate::mm::{self, Device, HugePages, Io, Kswapd, Lack, Mm, ZswapWorker};
 pub use device::DeviceSpec;
 use device::{Disk, Scheduler};
 use files::Files;
@@ -142,8 +142,8 @@ pub struct Machine {
     files: Files,
     /// The objects of the program's segments.
     segments: Vec<Option<u32>>,
-    /// The first segment for which the pool has too few huge pages, and how many it lacks.
-    lacks: Option<(String, u64)>,
+    /// The first segment that cannot be made, and why.
+    lacks: Option<(String, Lack)>,
     cpus: Cpus,
     waiters: Waiters,
     /// The disk, then the device of swap if that is another one.
@@ -193,13 +193,14 @@ impl Machine {
         let mut lacks = None;
         let mut segment = |of: &SegmentSpec| {
             let pages = of.pages.div_ceil(blocks);
-            if of.backing != SegmentBacking::ShmHuge {
-                return Some(mm.create_segment(pages, of.backing == SegmentBacking::Shm));
-            }
-            let made = mm.create_huge_segment(pages);
-            made.inspect_err(|pages| _ = lacks.get_or_insert((of.name.clone(), *pages))).ok()
+            let made = match of.backing {
+                SegmentBacking::ShmHuge => mm.create_huge_segment(pages),
+                backing => mm.create_segment(pages, backing == SegmentBacking::Shm),
+            };
+            made.inspect_err(|lack| _ = lacks.get_or_insert((of.name.clone(), *lack))).ok()
         };
         let segments = program.segments.iter().map(&mut segment).collect();
+        mm.commit_others(memory.committed, program.processes.len() as u64);
         let cfq = memory.generation.cfq;
         let blk_mq = memory.generation.blk_mq;
         // CFQ idles only where the heads would have to move. A device has a queue for each CPU if it can; one
@@ -323,9 +324,9 @@ impl Machine {
         Ok(())
     }
 
-    /// The first segment for which the pool has too few huge pages, and how many it lacks.
-    pub fn lacks_huge_pages(&self) -> Option<(&str, u64)> {
-        self.lacks.as_ref().map(|(name, pages)| (name.as_str(), *pages))
+    /// The first segment that cannot be made, and why.
+    pub fn lacks(&self) -> Option<(&str, Lack)> {
+        self.lacks.as_ref().map(|(name, lack)| (name.as_str(), *lack))
     }
 
     /// [`Mm::huge_pages`]

@@ -33,6 +33,7 @@ impl Machine {
                 filled_at: 0,
                 timeless: 0,
                 begun: None,
+                failed: false,
                 date: None,
                 slept: false,
                 left: None,
@@ -105,6 +106,15 @@ impl Machine {
         }
     }
 
+    /// Ends an actor that has accessed memory for which there is no page.
+    pub(super) fn sigbus(&mut self, task: usize, process: usize) {
+        let at = self.tasks[task].at;
+        self.kill(process, Death::Bus, at);
+        if self.tasks[task].state == State::Ready {
+            self.queue.push(at, Event::Run(task));
+        }
+    }
+
     /// Ends a process: wakes its first living thread, whatever that waits for, to unmap everything, and ends
     /// the others at once.
     fn kill(&mut self, process: usize, death: Death, at: u64) {
@@ -153,6 +163,7 @@ impl Machine {
             None => "ended",
             Some(Death::Stopped) => "its time was over",
             Some(Death::OomKilled) => "killed",
+            Some(Death::Bus) => "ended by SIGBUS",
         };
         self.say(process, at, EventKind::Exit, what.to_owned());
     }

@@ -139,6 +139,7 @@ impl Machine {
                 self.queue.push(at, Event::Run(task));
             }
             After::Exit => self.end_of_stream(task),
+            After::Bus => self.sigbus(task, process),
             After::OutOfMemory if self.oom_victim_is_going() => {
                 self.sleep(task, Wait::until(at + MS, WaitReason::Reclaim), progress);
             }

@@ -12,7 +12,7 @@ use super::files::{File, Files};
 use super::measure::{Failure, Group, Log};
 use super::task::{Stages, Thread};
 use crate::mm::readahead::RaState;
-use crate::mm::{CopyRange, Cx, Done, Fadvise, Fault, Madvise, Mm, Read, Stop, Wait, Write};
+use crate::mm::{CopyRange, Cx, Done, Fadvise, Fault, Lock, Madvise, Mm, Read, Stop, Wait, Write};
 
 /// Numbers of regions are indexes; larger ones are errors of the stream.
 const MOST_REGIONS: u32 = 1 << 20;
@@ -37,6 +37,8 @@ pub(super) enum After {
     Signal(u32),
     /// There is no memory for the call.
     OutOfMemory,
+    /// The process gets a `SIGBUS`.
+    Bus,
     /// The stream has ended.
     Exit,
 }
@@ -46,6 +48,7 @@ pub(super) enum After {
 pub(super) enum Call {
     Fault(Fault),
     Madvise(Madvise),
+    Lock(Lock),
     File(FileId, FileCall),
 }
 
@@ -111,10 +114,12 @@ impl Slice<'_> {
                     }
                     continue;
                 }
-                Op::Begin => self.next(|thread, at| thread.begun = Some(at)),
-                Op::Arrive => self.next(|thread, at| thread.begun = Some(thread.date.unwrap_or(at).min(at))),
+                Op::Begin => self.next(|thread, at| thread.begin(at)),
+                Op::Arrive => self.next(|thread, at| thread.begin(thread.date.unwrap_or(at).min(at))),
                 Op::Done => {
                     match self.thread.begun.take() {
+                        // One that failed counts only as an error.
+                        Some(_) if std::mem::take(&mut self.thread.failed) => {}
                         Some(begun) => {
                             self.group.operations += 1;
                             self.group.latency.record(self.at - begun);
@@ -174,6 +179,11 @@ impl Slice<'_> {
                 Op::Advise { file, offset, len, advice } => {
                     self.begin(file, FileCall::Fadvise(Fadvise::new(offset, len.into(), advice)))
                 }
+                Op::MapAnon { region, pages } if valid(region).is_ok() => {
+                    self.lock(Lock::mmap(region, pages))
+                }
+                Op::Lock { region } => self.lock(Lock::mlock(region)),
+                Op::LockAll => self.lock(Lock::mlockall()),
                 Op::AdviseRegion { region, advice } => {
                     self.thread.call = Some(Call::Madvise(Madvise::new(region, advice)));
                     None
@@ -246,6 +256,7 @@ impl Slice<'_> {
     }
 
     fn fail(&mut self, failure: Failure) {
+        self.thread.failed = true;
         self.group.fail(failure, self.at, self.log);
     }
 
@@ -325,11 +336,19 @@ impl Slice<'_> {
             Ok(()) => {}
             Err(Stop::Wait(wait)) => return Some(After::Wait(wait)),
             Err(Stop::OutOfMemory) => return Some(After::OutOfMemory),
+            Err(Stop::Bus) => return Some(After::Bus),
+            Err(Stop::Refused) => self.fail(Failure::Refused),
             Err(Stop::Bad) => self.fail(Failure::Bad),
         }
         self.thread.call = None;
         self.thread.cursor += 1;
         self.mm.has_news().then_some(After::Slice)
+    }
+
+    /// Begins a call that maps or locks memory.
+    fn lock(&mut self, lock: Lock) -> Option<After> {
+        self.thread.call = Some(Call::Lock(lock));
+        None
     }
 
     /// Begins a call on a file.
@@ -366,7 +385,7 @@ impl Slice<'_> {
     #[inline(never)]
     fn poll(&mut self) -> Option<After> {
         self.cx.start = self.at;
-        if let Some(Call::File(..) | Call::Madvise(_)) = self.thread.call {
+        if let Some(Call::File(..) | Call::Madvise(_) | Call::Lock(_)) = self.thread.call {
             self.allot();
         }
         let Thread { call, ra, .. } = &mut *self.thread;
@@ -381,6 +400,7 @@ impl Slice<'_> {
                 done
             }
             Call::Madvise(madvise) => madvise.poll(self.mm, &mut self.cx),
+            Call::Lock(lock) => lock.poll(self.mm, &mut self.cx),
             Call::File(id, call) => {
                 let (mm, cx) = (&mut *self.mm, &mut self.cx);
                 match (self.files.get(*id), call) {
@@ -412,7 +432,6 @@ impl Slice<'_> {
         self.allot();
         let cx = &mut self.cx;
         match op {
-            Op::MapAnon { region, pages } => self.mm.map_anon(cx, valid(region)?, pages),
             Op::MapFile { region, file, pages, shared } => {
                 if shared && !self.files.reserve(file, u64::from(pages)) {
                     return self.disk_full();
@@ -443,7 +462,7 @@ impl Slice<'_> {
                 self.thread.ra.remove(&file.0);
                 Ok(())
             }
-            // The others are no calls, or need locked memory or a host.
+            // The others are no calls, or need a host.
             _ => Err(Stop::Bad),
         }
     }

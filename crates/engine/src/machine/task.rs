@@ -85,6 +85,8 @@ pub(super) struct Thread {
     pub(super) timeless: u64,
     /// When its current request began.
     pub(super) begun: Option<u64>,
+    /// Whether an operation has failed since it began.
+    pub(super) failed: bool,
     /// The date that its last `Pace` set.
     pub(super) date: Option<u64>,
     /// Whether it has slept for some time and not run since.
@@ -97,6 +99,14 @@ pub(super) struct Thread {
     pub(super) ra: FxHashMap<u32, (u64, RaState)>,
     pub(super) started: u64,
     pub(super) spent: Spent,
+}
+
+impl Thread {
+    /// Begins a request.
+    pub(super) fn begin(&mut self, at: u64) {
+        self.begun = Some(at);
+        self.failed = false;
+    }
 }
 
 impl std::fmt::Debug for Thread {
@@ -132,6 +142,8 @@ pub(super) enum Death {
     Stopped,
     /// The OOM killer chose it.
     OomKilled,
+    /// It got a `SIGBUS`.
+    Bus,
 }
 
 /// How often each stage of a process was signalled.

@@ -72,6 +72,8 @@ impl Mm {
         self.check_ext4()?;
         self.check_hugetlb()?;
         self.check_pgtables()?;
+        self.check_committed()?;
+        self.check_huge_pages()?;
         self.check_slab()
     }
 
@@ -369,6 +371,7 @@ impl Mm {
             count(Stat::Dirty, !anon && f.has(flag::DIRTY));
             count(Stat::Writeback, f.has(flag::WRITEBACK));
             count(Stat::SwapCached, cached);
+            count(Stat::Mlock, f.has(flag::MLOCKED));
         }
         Ok(())
     }
@@ -604,6 +607,7 @@ fn check_zone(index: usize, zone: &Zone, recount: &Recount) -> Result<(), String
         Stat::Writeback,
         Stat::SlabUnreclaimable,
         Stat::SwapCached,
+        Stat::Mlock,
         Stat::Zspages,
         Stat::PageTables,
         Stat::Shmem,

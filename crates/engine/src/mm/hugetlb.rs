@@ -3,8 +3,7 @@
 //! A page of the pool is neither free memory nor on any list of reclaim, and it is never swapped. A segment
 //! reserves its pages when it is made, so that none of its faults fails unless a policy wants another node.
 //!
-//! Not modelled: other sizes than that of a PMD, a pool that changes while the machine runs, `SIGBUS` (the
-//! access counts as failed).
+//! Not modelled: other sizes than that of a PMD, a pool that changes while the machine runs.
 
 use std::ops::Range;
 
@@ -16,7 +15,7 @@ use super::free_area::{MigrateType, Request};
 use super::memory::Fault;
 use super::object::Backing;
 use super::page_alloc::HIGHEST;
-use super::{Cx, Done, Mm, Stop, footprint};
+use super::{Cx, Done, Lack, Mm, Stop, footprint};
 
 /// The pool of huge pages of the size of a PMD (`struct hstate`).
 #[derive(Debug, Default)]
@@ -138,8 +137,8 @@ impl Mm {
     /// the number of its object. `pages` are the machine's; the size is rounded up.
     ///
     /// # Errors
-    /// How many huge pages the pool lacks (`ENOMEM`).
-    pub fn create_huge_segment(&mut self, pages: u32) -> Result<u32, u64> {
+    /// [`Lack::HugePages`], with how many the pool lacks (`ENOMEM`).
+    pub fn create_huge_segment(&mut self, pages: u32) -> Result<u32, Lack> {
         let wanted = pages.div_ceil(1 << self.hugetlb.order);
         let lacks = |pool: &Hugetlb| (pool.reserved + u64::from(wanted)).saturating_sub(pool.all_free());
         // gather_surplus_pages
@@ -152,7 +151,7 @@ impl Mm {
             }
             lacks => {
                 self.return_surplus();
-                Err(lacks)
+                Err(Lack::HugePages(lacks))
             }
         }
     }
@@ -198,8 +197,8 @@ impl Mm {
                 let mut nodes = zonelist.map(|&zone| self.zones[zone].node);
                 let has = |node: &usize| !self.hugetlb.free[*node].is_empty() && ac.allowed >> node & 1 == 1;
                 // What is reserved is there, but not where a policy may want it: SIGBUS.
-                let node = nodes.find(has).ok_or(Stop::Bad)?;
-                let frame = self.hugetlb.free[node].pop().ok_or(Stop::Bad)?;
+                let node = nodes.find(has).ok_or(Stop::Bus)?;
+                let frame = self.hugetlb.free[node].pop().ok_or(Stop::Bus)?;
                 self.hugetlb.reserved -= 1;
                 cx.spend(self.costs.zero << self.hugetlb.order);
                 self.frames[frame as usize].slot = slot;
@@ -344,10 +343,10 @@ mod tests {
     #[test]
     fn a_segment_of_one_page_too_many_fails_unless_there_may_be_surplus() {
         let mut mm = machine(8, 0);
-        assert_eq!(mm.create_huge_segment(9 * 512), Err(1));
+        assert_eq!(mm.create_huge_segment(9 * 512), Err(Lack::HugePages(1)));
         assert_eq!(pool(&mm), [8, 8, 0, 0]);
         let mut mm = machine(8, 1);
-        assert_eq!(mm.create_huge_segment(10 * 512), Err(1));
+        assert_eq!(mm.create_huge_segment(10 * 512), Err(Lack::HugePages(1)));
         assert_eq!(pool(&mm), [8, 8, 0, 0], "what was had in vain is given back");
         let segment = mm.create_huge_segment(9 * 512).unwrap();
         assert_eq!(pool(&mm), [9, 9, 9, 1]);

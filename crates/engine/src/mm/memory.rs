@@ -42,6 +42,10 @@ pub(crate) struct Vma {
     /// The object with the copied pages of a private file mapping.
     pub(crate) copies: Option<u32>,
     pub(crate) advice: Advice,
+    /// `VM_LOCKED`
+    pub(super) locked: bool,
+    /// `VM_HUGEPAGE`
+    pub(super) huge: bool,
     pub(crate) ra: RaState,
     pub(crate) mmap_miss: u32,
 }
@@ -68,12 +72,29 @@ pub(crate) struct AddressSpace {
     pub(crate) vmas: Vec<Option<Vma>>,
     pub(crate) interleave: usize,
     pub(super) tables: PageTables,
+    /// Whether what it maps is locked (`MCL_FUTURE`).
+    pub(super) locks_future: bool,
+    /// Pages of all regions and of the program's own memory (`mm->total_vm`).
+    pub(super) total_vm: u64,
+    /// Pages of the program's own memory, and those of them that are promised.
+    pub(super) own_vm: u64,
+    pub(super) own_committed: u64,
 }
 
 impl AddressSpace {
     pub(crate) fn new(policy: Policy) -> Self {
-        AddressSpace { policy, vmas: Vec::new(), interleave: 0, tables: PageTables::default() }
+        AddressSpace {
+            policy,
+            vmas: Vec::new(),
+            interleave: 0,
+            tables: PageTables::default(),
+            locks_future: false,
+            total_vm: 0,
+            own_vm: 0,
+            own_committed: 0,
+        }
     }
+
     /// The mapping of a region.
     pub(crate) fn vma(&self, id: RegionId) -> Option<&Vma> {
         self.vmas.get(id.0 as usize)?.as_ref()
@@ -133,6 +154,10 @@ impl Fault {
             *faults += 1;
         }
         Ok(())
+    }
+
+    pub(super) fn region(&self) -> RegionId {
+        self.region
     }
 
     pub(super) fn page(&self) -> u32 {
@@ -197,19 +222,37 @@ impl Mm {
     }
 
     /// `mmap` of anonymous memory.
+    ///
+    /// # Errors
+    /// [`Stop::Refused`], and the wait after which it is to be called again.
     pub fn map_anon(&mut self, cx: &mut Cx, region: RegionId, pages: u32) -> Done {
-        self.unmap_if(cx, region)?;
         self.generation.policy.reserve(self, cx, pages)?;
         cx.spend(self.costs.syscall);
+        if let Err(refused) = self.account(Some(cx.process), pages.into()) {
+            self.generation.policy.unreserve(self, pages);
+            return Err(refused);
+        }
+        self.unmap_if(cx, region)?;
         let object = self.objects.create(&mut self.entries, pages, Backing::Anon);
         self.add_region(cx, region, object, pages, None)
     }
 
     /// `mmap` of a file from its beginning.
+    ///
+    /// # Errors
+    /// [`Stop::Refused`]; [`Stop::Bad`] if there is no such file.
     pub fn map_file(&mut self, cx: &mut Cx, region: RegionId, object: u32, pages: u32, shared: bool) -> Done {
-        self.unmap_if(cx, region)?;
         cx.spend(self.costs.syscall);
         let pages = pages.min(self.objects.file(object)?.pages);
+        if !shared {
+            self.account(Some(cx.process), pages.into())?;
+        }
+        self.unmap_if(cx, region)?;
+        if self.objects.file(object).is_err() {
+            // It was deleted, and nobody else had it mapped.
+            self.unaccount(if shared { 0 } else { pages.into() });
+            return Err(Stop::Bad);
+        }
         let copies =
             if shared { None } else { Some(self.objects.create(&mut self.entries, pages, Backing::Anon)) };
         self.add_region(cx, region, object, pages, copies)
@@ -248,7 +291,9 @@ impl Mm {
         let which = object.map(cx.process, id.0);
         let direct = which == 0 && copies.is_none() && !self.generation.policy.sees_every_access();
         let base = if direct { object.base } else { NONE };
-        let vmas = &mut self.processes[cx.process].vmas;
+        let process = &mut self.processes[cx.process];
+        process.total_vm += u64::from(pages);
+        let (locked, vmas) = (process.locks_future, &mut process.vmas);
         let index = id.0 as usize;
         if vmas.len() <= index {
             vmas.resize_with(index + 1, || None);
@@ -263,6 +308,8 @@ impl Mm {
             which: which as u32,
             copies,
             advice: Advice::Normal,
+            locked,
+            huge: false,
             ra: RaState::default(),
             mmap_miss: 0,
         });
@@ -288,8 +335,14 @@ impl Mm {
         else {
             return Err(Stop::Bad);
         };
-        if self.objects[vma.object].is_private() {
+        self.processes[cx.process].total_vm -= u64::from(vma.pages);
+        self.munlock_vma(&vma);
+        let private = self.objects[vma.object].is_private();
+        if private {
             self.generation.policy.unreserve(self, vma.pages);
+        }
+        if private || vma.copies.is_some() {
+            self.unaccount(vma.pages.into());
         }
         self.zap(cx, vma.object, vma.which as usize);
         if let Some(copies) = vma.copies {
@@ -305,6 +358,11 @@ impl Mm {
             let _ = self.unmap(cx, RegionId(region as u32));
         }
         self.exit_pgtables(cx);
+        if let Some(process) = self.processes.get_mut(cx.process) {
+            process.total_vm -= std::mem::take(&mut process.own_vm);
+            let own = std::mem::take(&mut process.own_committed);
+            self.unaccount(own);
+        }
     }
 
     /// Pages of anonymous memory of a process, resident and swapped, and the pages of files and of shared
@@ -444,11 +502,16 @@ impl Mm {
         let e = &mut self.entries[slot as usize];
         let mut mapped = *e & entry::MAPPED != 0;
         *e = entry::RESIDENT | frame;
-        let object = self.objects.at_mut(slot);
+        let number = self.objects.owner(slot);
+        let object = &mut self.objects[number];
         if object.mappings.len() > 1 {
             mapped |= object.unmap_elsewhere(slot - object.base);
         }
         let anon = anon && !object.shmem;
+        if !object.huge.is_empty() {
+            let page = slot - object.base;
+            self.split_huge_page(number, page);
+        }
         if mapped {
             self.stat_sub(frame, if anon { Stat::AnonPages } else { Stat::Mapped });
         }
@@ -476,6 +539,7 @@ impl Mm {
             return self.drop_huge(number);
         }
         let (base, pages) = (self.objects[number].base, self.objects[number].pages);
+        self.zap_huge_pages(number);
         if self.objects[number].file {
             self.forget_shadows(cx, base..base + pages);
         }
@@ -488,6 +552,9 @@ impl Mm {
                 entry::Is::Swap(swap) => {
                     self.free_swap(cx, swap);
                     self.entries[slot as usize] = entry::EMPTY;
+                    if self.objects[number].shmem && !self.objects[number].sysv {
+                        self.unaccount(1);
+                    }
                 }
                 _ => {}
             }
@@ -501,6 +568,9 @@ impl Mm {
             object.deleted = true;
             object.hole = true;
         } else {
+            if self.objects[number].sysv {
+                self.unaccount(pages.into());
+            }
             self.writeback.forget(number);
             self.objects.release(&mut self.entries, number);
         }
@@ -521,9 +591,13 @@ impl Mm {
         if f.has(flag::ANON) {
             let object = self.objects.at_mut(f.slot);
             object.held -= 1;
+            let tmpfs = object.shmem && !object.sysv;
             if object.shmem && !f.has(flag::SWAPCACHE) {
                 self.stat_sub(frame, Stat::FilePages);
                 self.stat_sub(frame, Stat::Shmem);
+            }
+            if tmpfs {
+                self.unaccount(1);
             }
         } else {
             self.update_node(cx, f.slot, Change::Removed { shadow: false });
@@ -539,6 +613,9 @@ impl Mm {
         if !self.frames[frame as usize].has(flag::ANON) {
             self.stat_sub(frame, Stat::FilePages);
             self.free_buffers(cx, frame);
+        }
+        if self.frames[frame as usize].has(flag::MLOCKED) {
+            self.clear_page_mlock(frame);
         }
         self.lru_remove(frame);
         cx.spend(self.costs.free);
@@ -649,7 +726,7 @@ impl Mm {
         if vma.base != NONE && entry::access(&mut self.entries[entry], fault.write) {
             return Ok(());
         }
-        let (recency, at) = (vma.has_recency(), vma.start + u64::from(fault.page));
+        let (recency, locked, at) = (vma.has_recency(), vma.locked, vma.start + u64::from(fault.page));
         let leaf = usize::from(vma.order > 0);
         self.alloc_tables(cx, &mut fault.table, at, leaf)?;
         self.in_lru_fault = recency;
@@ -661,6 +738,9 @@ impl Mm {
             None => self.anon_fault(cx, fault, object),
         };
         self.in_lru_fault = false;
+        if locked && done.is_ok() {
+            self.mlock_page(object, copies, fault.page);
+        }
         if !direct && leaf == 0 && done.is_ok() && self.generation.policy.sees_every_access() {
             self.touch_page(object, copies, fault.page);
         }
@@ -735,6 +815,9 @@ impl Mm {
                 fault.begin(self, cx);
                 if !write {
                     self.entries[slot as usize] = ZERO;
+                    return Ok(());
+                }
+                if self.huge_anon_fault(cx, fault, number) {
                     return Ok(());
                 }
                 self.new_anon_page(cx, fault, slot, self.costs.zero)

@@ -1417,7 +1417,7 @@ mod tests {
                         (self.cx.start, self.cx.spent) = (until, 0);
                     }
                     Err(Stop::OutOfMemory) => return false,
-                    Err(Stop::Bad) => panic!("the test asks for something that does not exist"),
+                    Err(stop) => panic!("{stop:?}: the test asks for something that there is not"),
                 }
             }
             panic!("the operation does not end");

@@ -552,6 +552,8 @@ impl Mm {
             ext4: None,
             slab: Slab::new(config),
             hugetlb: Hugetlb::new(config.nodes.len(), sizes.pageblock, config.tuning.nr_overcommit_hugepages),
+            committed: 0,
+            others_committed: 0,
             tables_taken: 0,
             tree: Nodes::of(config),
             flights: Default::default(),

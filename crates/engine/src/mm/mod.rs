@@ -20,14 +20,17 @@ pub(crate) mod filemap;
 pub(crate) mod footprint;
 pub(crate) mod frame;
 pub(crate) mod free_area;
+pub(crate) mod huge_memory;
 pub(crate) mod hugetlb;
 pub(crate) mod lru;
 pub(crate) mod lru_lock;
 pub(crate) mod memory;
 pub(crate) mod mglru;
+pub(crate) mod mlock;
 pub(crate) mod mmzone;
 pub(crate) mod node_reclaim;
 pub(crate) mod object;
+pub(crate) mod overcommit;
 pub(crate) mod page_alloc;
 pub(crate) mod page_writeback;
 pub(crate) mod pagecache_limit;
@@ -63,6 +66,7 @@ use lotsfree_scenario::Filesystem;
 use lotsfree_workload::Policy;
 use memory::AddressSpace;
 pub use memory::Fault;
+pub use mlock::Lock;
 use mmzone::{Lruvec, Node, Zone};
 
 use crate::generation::Generation;
@@ -123,6 +127,8 @@ pub struct Config {
     pub zram: Option<ZramConfig>,
     /// Swap goes through zswap first, which is of no use in front of zram and not looked at there.
     pub zswap: Option<ZswapConfig>,
+    /// Pages that are promised when the run begins, the segments and programs of the run included.
+    pub committed: u64,
     /// Pages that the kernel itself uses on each node, of those that the node's zones manage; `None` for the
     /// default.
     pub kernel_pages: Option<Vec<u64>>,
@@ -160,6 +166,7 @@ impl Config {
             zram: None,
             zswap: None,
             filesystem: Filesystem::Ext4,
+            committed: 0,
             kernel_pages: None,
             settled: 0,
             reserved_pages: None,
@@ -244,6 +251,10 @@ pub enum Stop {
     Wait(Wait),
     /// There is no memory for it, and reclaim has given up.
     OutOfMemory,
+    /// The kernel refuses memory that was asked for (`ENOMEM`).
+    Refused,
+    /// There is no page where a region has one, and the process gets a `SIGBUS`.
+    Bus,
     /// The file, region or page does not exist.
     Bad,
 }
@@ -252,6 +263,15 @@ impl From<Wait> for Stop {
     fn from(wait: Wait) -> Self {
         Stop::Wait(wait)
     }
+}
+
+/// Why a segment cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// The pool has so many huge pages too few.
+    HugePages(u64),
+    /// The kernel promises so many pages at most.
+    Promise(u64),
 }
 
 /// Result of an operation.
@@ -383,6 +403,9 @@ pub struct Mm {
     pub(crate) ext4: Option<Box<ext4::Ext4>>,
     pub(crate) slab: slab::Slab,
     pub(crate) hugetlb: hugetlb::Hugetlb,
+    /// Pages that are promised (`vm_committed_as`), and those of them that are nobody's here.
+    pub(crate) committed: u64,
+    pub(crate) others_committed: u64,
     /// Pages that were ever allocated for page tables.
     pub(crate) tables_taken: u64,
     /// The nodes of the files' trees.

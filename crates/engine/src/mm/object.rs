@@ -1,7 +1,7 @@
 //! Objects: files and pieces of anonymous memory, and the slots of their pages' entries (`struct inode` with
 //! its `address_space`, `struct anon_vma`).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::{Index, IndexMut};
 
 use super::frame::{Entries, NONE, entry};
@@ -34,6 +34,8 @@ pub(crate) struct Object {
     pub(crate) busy: u32,
     /// Pages of anonymous or shared memory that are in memory.
     pub(crate) held: u32,
+    /// The first page of each transparent huge page that it has.
+    pub(super) huge: BTreeSet<u32>,
     /// Regions that map it. The first one's bits are in the entries, the others' in bitmaps.
     pub(super) mappings: Vec<Mapping>,
     /// How many mappings other than the first have each page; empty while there is none.

@@ -528,7 +528,7 @@ impl Mm {
     }
 
     #[inline(always)]
-    fn count_numa(&mut self, cx: &Cx, ac: &AllocContext, zone: usize) {
+    pub(super) fn count_numa(&mut self, cx: &Cx, ac: &AllocContext, zone: usize) {
         let node = self.zones[zone].node;
         let local = self.node_of_cpu(cx.cpu);
         let hit = node == ac.preferred;

@@ -38,6 +38,10 @@ const PROGRAM: Bytes = Bytes::mib(16);
 const STACK: Bytes = Bytes::kib(132);
 const ARENA: Bytes = Bytes::mib(64);
 const ARENA_HEAP: Bytes = Bytes::kib(132);
+/// The program's data, and the stack of each thread but the first with what glibc keeps beside it: what is
+/// promised to it beside heap and stack. An arena is not (`MAP_NORESERVE`).
+const DATA: Bytes = Bytes::kib(1044);
+const THREAD_STACK: Bytes = Bytes::kib(136);
 
 /// The tables of an address space, and the room that it has for regions. Addresses are numbers of pages.
 #[derive(Debug, Default)]
@@ -131,6 +135,7 @@ impl Mm {
     /// Starts a program of that many threads in an address space in which nothing was mapped yet (`execve`):
     /// it has its own memory, of which the tables are all that is modelled.
     pub fn exec(&mut self, cx: &mut Cx, threads: usize) {
+        let own = self.program_pages(threads as u64);
         let Some(process) = self.processes.get_mut(cx.process) else { return };
         if !process.tables.gaps.is_empty() {
             return;
@@ -144,6 +149,9 @@ impl Mm {
         let mapped =
             top - pages(Bytes::gib(16)) - pages(Bytes::mib(8)) - random(1, pages(Bytes::gib(1 << 10)));
         let heap = top / 3 * 2 + random(2, pages(Bytes::gib(1 << 10)));
+        (process.own_vm, process.own_committed) = own;
+        process.total_vm += process.own_vm;
+        self.committed += process.own_committed;
         process.tables.gaps.insert(pages(Bytes::mib(1)), heap);
         process.tables.gaps.insert(heap + pages(HEAP), mapped);
         let mut own = vec![(heap, pages(HEAP)), (stack, pages(STACK))];
@@ -161,6 +169,14 @@ impl Mm {
                 }
             }
         }
+    }
+
+    /// Pages of a program's own memory, and those of them that are promised.
+    pub(super) fn program_pages(&self, threads: u64) -> (u64, u64) {
+        let pages = |bytes: Bytes| self.page.pages_for(bytes);
+        let (both, others) = (pages(HEAP) + pages(STACK), threads.saturating_sub(1));
+        let stacks = others * pages(THREAD_STACK);
+        (both + pages(PROGRAM) + others * pages(ARENA) + stacks, both + pages(DATA) + stacks)
     }
 
     /// A page for a table of the program's own memory.
@@ -376,8 +392,11 @@ mod tests {
         let mut mm = Mm::new(&config);
         let (process, task) = (mm.create_process(Policy::Local), mm.create_task());
         let mut cx = Cx::new(task, 0, process, 0);
-        let segment =
-            if huge { mm.create_huge_segment(1 << 18).unwrap() } else { mm.create_segment(1 << 18, true) };
+        let segment = if huge {
+            mm.create_huge_segment(1 << 18).unwrap()
+        } else {
+            mm.create_segment(1 << 18, true).unwrap()
+        };
         mm.attach(&mut cx, RegionId(0), segment).unwrap();
         touch(&mut mm, &mut cx, (0..1 << 18).step_by(512));
         assert_eq!(mm.check(), Ok(()), "{kernel}");

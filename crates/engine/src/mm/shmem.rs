@@ -15,15 +15,21 @@ use super::memory::Fault;
 use super::object::{Backing, Object};
 use super::policy::Arrival;
 use super::vmstat::Stat;
-use super::{Cx, Done, MS, Mm, Stop, Wait, WaitReason};
+use super::{Cx, Done, Lack, MS, Mm, Stop, Wait, WaitReason};
 
 impl Mm {
     /// Makes a segment, of which no page exists yet, and returns the number of its object: of System V
-    /// (`shmget`), or a file of tmpfs.
-    pub fn create_segment(&mut self, pages: u32, sysv: bool) -> u32 {
+    /// (`shmget`), or a file of tmpfs. The administrator makes it.
+    ///
+    /// # Errors
+    /// [`Lack::Promise`], with the most pages that one of System V may have now.
+    pub fn create_segment(&mut self, pages: u32, sysv: bool) -> Result<u32, Lack> {
+        if sysv && self.account(None, pages.into()).is_err() {
+            return Err(Lack::Promise(self.largest_request(None).unwrap_or_default()));
+        }
         let number = self.objects.create(&mut self.entries, pages, Backing::Shmem);
         self.objects[number].sysv = sysv;
-        number
+        Ok(number)
     }
 
     /// Removes a segment once nobody has it attached any more (`IPC_RMID`, `unlink`).
@@ -90,6 +96,10 @@ impl Mm {
                     // Somebody else was faster.
                     self.free_page(cx.cpu, frame);
                     return Err(Wait::YIELD.into());
+                }
+                if !self.objects[number].sysv && self.account(Some(cx.process), 1).is_err() {
+                    self.free_page(cx.cpu, frame);
+                    return Err(Stop::Bus);
                 }
                 cx.spend(self.costs.zero);
                 self.frames[frame as usize].slot = slot;
@@ -185,6 +195,7 @@ impl Mm {
 
 #[cfg(test)]
 mod tests {
+    use lotsfree_formulas::overcommit::Mode;
     use lotsfree_kernel_files::counters::meminfo as m;
     use lotsfree_scenario::Zpool;
     use lotsfree_workload::Policy;
@@ -205,8 +216,10 @@ mod tests {
 
     impl Host {
         fn new(config: &Config, sysv: bool) -> Self {
-            let mut mm = Mm::new(config);
-            let segment = mm.create_segment(PAGES, sysv);
+            let mut config = config.clone();
+            config.tuning.overcommit = Mode::Always;
+            let mut mm = Mm::new(&config);
+            let segment = mm.create_segment(PAGES, sysv).unwrap();
             for process in 0..2 {
                 mm.create_process(Policy::Local);
                 mm.create_task();

@@ -8,10 +8,9 @@
 
 use std::ops::{Index, IndexMut, Range};
 
-use lotsfree_formulas::Rules;
 use lotsfree_formulas::available::{AvailableInput, mem_available};
 use lotsfree_formulas::lists::inactive_ratio;
-use lotsfree_formulas::overcommit::{DEFAULT_RATIO, LimitSetting, commit_limit};
+use lotsfree_formulas::overcommit::LimitSetting;
 use lotsfree_formulas::watermarks::{Watermarks, ZoneKind};
 use lotsfree_kernel_files::KernelVersion;
 use lotsfree_kernel_files::counters::{
@@ -19,17 +18,17 @@ use lotsfree_kernel_files::counters::{
 };
 use lotsfree_kernel_files::file::zoneinfo::{Pageset, Zone as ZoneText};
 use lotsfree_settings::{
-    DIRTY_BACKGROUND_BYTES, DIRTY_BACKGROUND_RATIO, DIRTY_BYTES, DIRTY_EXPIRE_CENTISECS, DIRTY_RATIO,
-    DIRTY_WRITEBACK_CENTISECS, EXTRA_FREE_KBYTES, LAPTOP_MODE, LOWMEM_RESERVE_RATIO, MIN_FREE_KBYTES,
-    MIN_SLAB_RATIO, MIN_UNMAPPED_RATIO, OVERCOMMIT_MEMORY, OVERCOMMIT_RATIO, PAGE_CLUSTER,
-    PAGECACHE_LIMIT_IGNORE_DIRTY, PAGECACHE_LIMIT_MB, SWAPPINESS, VFS_CACHE_PRESSURE, WATERMARK_BOOST_FACTOR,
-    WATERMARK_SCALE_FACTOR, ZONE_RECLAIM_MODE,
+    ADMIN_RESERVE_KBYTES, DIRTY_BACKGROUND_BYTES, DIRTY_BACKGROUND_RATIO, DIRTY_BYTES,
+    DIRTY_EXPIRE_CENTISECS, DIRTY_RATIO, DIRTY_WRITEBACK_CENTISECS, EXTRA_FREE_KBYTES, LAPTOP_MODE,
+    LOWMEM_RESERVE_RATIO, MIN_FREE_KBYTES, MIN_SLAB_RATIO, MIN_UNMAPPED_RATIO, OVERCOMMIT_KBYTES,
+    OVERCOMMIT_MEMORY, OVERCOMMIT_RATIO, PAGE_CLUSTER, PAGECACHE_LIMIT_IGNORE_DIRTY, PAGECACHE_LIMIT_MB,
+    SWAPPINESS, USER_RESERVE_KBYTES, VFS_CACHE_PRESSURE, WATERMARK_BOOST_FACTOR, WATERMARK_SCALE_FACTOR,
+    ZONE_RECLAIM_MODE,
 };
 
 use super::Mm;
-use super::frame::{entry, list};
+use super::frame::list;
 use super::hugetlb::HugePages;
-use super::memory::Vma;
 use super::mmzone::Zone;
 use crate::generation::Generation;
 
@@ -52,10 +51,11 @@ pub(crate) enum Stat {
     Zspages,
     PageTables,
     Shmem,
+    AnonThps,
 }
 
 /// The number of [`Stat`]s.
-pub(crate) const STATS: usize = 16;
+pub(crate) const STATS: usize = 17;
 
 /// The counters of `/proc/vmstat` that only grow: `events[vmstat::pgfault] += 1`. A kernel's release decides
 /// which of them it prints; [`SUMS`] are not counted but added up.
@@ -228,7 +228,7 @@ const fn of<const COUNT: usize>(counters: [Counter<Vmstat>; COUNT]) -> [bool; Vm
 }
 
 /// Lines of `/proc/meminfo` that are 0 on a machine without the things that they count.
-const ZERO: [Counter<Meminfo>; 15] = [
+const ZERO: [Counter<Meminfo>; 14] = [
     meminfo::Mlocked,
     meminfo::Zswap,
     meminfo::Zswapped,
@@ -238,7 +238,6 @@ const ZERO: [Counter<Meminfo>; 15] = [
     meminfo::Bounce,
     meminfo::WritebackTmp,
     meminfo::HardwareCorrupted,
-    meminfo::AnonHugePages,
     meminfo::ShmemHugePages,
     meminfo::ShmemPmdMapped,
     meminfo::FileHugePages,
@@ -306,8 +305,8 @@ impl Blank {
 }
 
 /// Sums over some zones.
-struct Sums {
-    free: u64,
+pub(super) struct Sums {
+    pub(super) free: u64,
     managed: u64,
     stat: [u64; STATS],
     numa: [u64; 6],
@@ -316,7 +315,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn get(&self, stat: Stat) -> u64 {
+    pub(super) fn get(&self, stat: Stat) -> u64 {
         self.stat[stat as usize]
     }
 }
@@ -357,7 +356,7 @@ impl Mm {
         sums
     }
 
-    fn all(&self) -> Sums {
+    pub(super) fn all(&self) -> Sums {
         self.sums(0..self.zones.len())
     }
 
@@ -410,6 +409,7 @@ impl Mm {
         lines.put(vmstat::nr_dirtied, sums.get(Stat::Dirtied));
         lines.put(vmstat::nr_written, sums.get(Stat::Written));
         lines.put(vmstat::nr_page_table_pages, sums.get(Stat::PageTables));
+        lines.put(vmstat::nr_anon_transparent_hugepages, sums.get(Stat::AnonThps));
         lines.put(vmstat::nr_swapcached, sums.get(Stat::SwapCached));
         // The model does not know on which node the slabs of these are.
         lines.put(vmstat::workingset_nodes, if whole { self.tree.count } else { u64::MAX });
@@ -488,6 +488,7 @@ impl Mm {
             (m::AnonPages, kib(sums.get(Stat::AnonPages))),
             (m::Mapped, kib(sums.get(Stat::Mapped))),
             (m::Shmem, kib(sums.get(Stat::Shmem))),
+            (m::AnonHugePages, sums.get(Stat::AnonThps) * self.page.pmd_huge().as_kib()),
             (m::PageTables, kib(sums.get(Stat::PageTables))),
             (m::KReclaimable, kib(sums.get(Stat::SlabReclaimable))),
             (m::Slab, kib(sums.get(Stat::SlabReclaimable) + sums.get(Stat::SlabUnreclaimable))),
@@ -541,38 +542,15 @@ impl Mm {
         lines.put(meminfo::SwapFree, self.page.kib(self.swap.free()));
         let pool = self.huge_pages();
         let huge = pool.total << self.hugetlb.order;
-        // The ratio follows the same rule on every kernel. Where the kernel's function was not read, RHEL 6's
-        // is used.
-        if let Some(rules) = self.generation.rules.overcommit.or(Rules::rhel_6().overcommit) {
-            let setting = LimitSetting::Ratio(DEFAULT_RATIO);
-            let swap = u64::from(self.swap.total);
-            let limit = commit_limit(&rules, setting, sums.managed, huge, swap, self.page);
+        if let Some(limit) = self.commit_limit() {
             lines.put(meminfo::CommitLimit, self.page.kib(limit));
         }
-        lines.put(meminfo::Committed_AS, self.page.kib(self.committed()));
+        lines.put(meminfo::Committed_AS, self.page.kib(self.committed));
         Self::hugepage_lines(&mut lines, pool);
         lines.put(meminfo::HugePages_Rsvd, pool.reserved);
         lines.put(meminfo::Hugepagesize, self.page.pmd_huge().as_kib());
         lines.put(meminfo::Hugetlb, self.page.kib(huge));
         lines.values
-    }
-
-    /// Pages of anonymous memory and of private file mappings, touched or not, those of shared segments,
-    /// whoever has them attached, and those that files of tmpfs have. Huge pages are none (`Committed_AS`).
-    fn committed(&self) -> u64 {
-        let accounted = |vma: &&Vma| vma.copies.is_some() || self.objects[vma.object].is_private();
-        let vmas = self.processes.iter().flat_map(|process| &process.vmas).flatten();
-        let private: u64 = vmas.filter(accounted).map(|vma| u64::from(vma.pages)).sum();
-        let segments = self.objects.iter().filter(|(_, object)| object.live && object.shmem);
-        let shared = segments.map(|(_, object)| match object.sysv {
-            true => u64::from(object.pages),
-            false => {
-                // A page on swap is one of the file, too.
-                let slots = object.base as usize..(object.base + object.pages) as usize;
-                self.entries[slots].iter().filter(|&&e| e != entry::EMPTY).count() as u64
-            }
-        });
-        private + shared.sum::<u64>()
     }
 
     /// `/sys/devices/system/node/node*/meminfo`
@@ -763,10 +741,22 @@ impl Mm {
             (DIRTY_WRITEBACK_CENTISECS, t.dirty_writeback_centisecs),
             (PAGE_CLUSTER, t.page_cluster),
             (LAPTOP_MODE, t.laptop_mode),
-            (OVERCOMMIT_MEMORY, 0),
-            (OVERCOMMIT_RATIO, DEFAULT_RATIO),
             (VFS_CACHE_PRESSURE, 100),
         ];
+        let (ratio, kbytes) = match t.commit_limit {
+            LimitSetting::Ratio(percent) => (percent, 0),
+            LimitSetting::Kbytes(kib) => (0, kib),
+        };
+        sysctls.extend([(OVERCOMMIT_MEMORY, t.overcommit as u64), (OVERCOMMIT_RATIO, ratio)]);
+        if let Some(rules) = self.generation.rules.overcommit {
+            if rules.kbytes {
+                sysctls.push((OVERCOMMIT_KBYTES, kbytes));
+            }
+            if rules.user_reserve {
+                let (admin, user) = self.commit_reserves();
+                sysctls.extend([(ADMIN_RESERVE_KBYTES, admin), (USER_RESERVE_KBYTES, user)]);
+            }
+        }
         let rules = &self.generation.rules.watermarks;
         if rules.scale_factor {
             sysctls.push((WATERMARK_SCALE_FACTOR, t.watermark_scale_factor));

@@ -16,7 +16,6 @@ use lotsfree_sys::{Policy, Region, SharedMemory};
 use lotsfree_units::PageSize;
 use lotsfree_workload as workload;
 use lotsfree_workload::RegionId;
-use lotsfree_workload::actor::Need;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::clock::Clock;
@@ -217,7 +216,7 @@ impl Process {
             order.cpus.get(node).cloned().unwrap_or_default()
         };
         let actor = case.actors.iter().find(|actor| actor.name == name);
-        let executes = actor.is_some_and(|actor| actor.kind.needs().contains(&Need::Commands));
+        let executes = actor.is_some_and(|actor| actor.kind.executes());
         let shared = Shared {
             name,
             files: order.files,

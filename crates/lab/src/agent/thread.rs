@@ -121,12 +121,12 @@ impl Worker {
             Op::Begin => {
                 let now = self.clock.now();
                 self.look(now);
-                self.begun = Some(now);
+                self.begin(now);
             }
             Op::Arrive => {
                 let now = self.clock.now();
                 self.look(now);
-                self.begun = Some(self.date.unwrap_or(now).min(now));
+                self.begin(self.date.unwrap_or(now).min(now));
             }
             Op::Done => return self.done(),
             Op::Compute { ns } => self.compute(ns),
@@ -191,6 +191,11 @@ impl Worker {
             self.looked = now;
             self.used = Usage::of_thread().unwrap_or(self.used);
         }
+    }
+
+    fn begin(&mut self, at: u64) {
+        self.begun = Some(at);
+        self.failed = false;
     }
 
     /// Ends a request. If one of its operations failed, it counts only as an error.

@@ -124,6 +124,7 @@ mod tests {
             distance: Distance::default(),
             kernel: None,
             reserved: None,
+            committed: None,
             pagesets: None,
             disk,
             swap,

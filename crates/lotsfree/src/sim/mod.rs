@@ -258,8 +258,8 @@ fn simulate_into(
 fn plain(error: SimulateError) -> anyhow::Error {
     match error {
         SimulateError::Scenario(errors) => errors.into(),
-        error @ (SimulateError::Memory(..) | SimulateError::HugePages { .. }) => error.into(),
         SimulateError::Write(error) => WriteError::into(error),
+        other => other.into(),
     }
 }
 

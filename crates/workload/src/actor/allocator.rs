@@ -4,7 +4,7 @@ use lotsfree_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{BATCH, Hold, Instance, Kind, Need, Refusal, Site, mebibyte, pages, share, thread};
+use super::{BATCH, Hold, Instance, Kind, Refusal, Site, mebibyte, pages, share, thread};
 use crate::op::{Op, RegionId};
 use crate::program::{Stream, Thread};
 use crate::quantity::{Size, Time};
@@ -53,7 +53,6 @@ const CHUNKS: u32 = 65_000;
 
 impl Kind for Allocator {
     const ROLES: &'static [&'static str] = &["allocator"];
-    const NEEDS: &'static [Need] = &[Need::CommitLimits];
 
     fn build(&self, site: &mut Site<'_>) -> Result<Vec<Instance>, Refusal> {
         self.threads(site).map(Instance::only)

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Instance, Kind, Need, Refusal, Site, thread, within};
+use super::{Instance, Kind, Refusal, Site, thread, within};
 use crate::op::{CommandId, Op};
 use crate::program::{CommandSpec, Stream};
 use crate::quantity::Time;
@@ -42,7 +42,7 @@ const ARGUMENTS: usize = 1000;
 
 impl Kind for Exec {
     const ROLES: &'static [&'static str] = &["command"];
-    const NEEDS: &'static [Need] = &[Need::Commands];
+    const EXECUTES: bool = true;
 
     fn build(&self, site: &mut Site<'_>) -> Result<Vec<Instance>, Refusal> {
         let refuse = |why: String| Err(Refusal::new("command", why));

@@ -20,7 +20,6 @@ mod sessions;
 mod trace;
 mod zipf;
 
-use std::fmt;
 use std::path::Path;
 
 use lotsfree_units::Bytes;
@@ -55,8 +54,8 @@ const BATCH: usize = 512;
 pub trait Kind {
     /// The roles that its threads have.
     const ROLES: &'static [&'static str];
-    /// What a machine must have to execute it, beyond page cache, anonymous memory, files and devices.
-    const NEEDS: &'static [Need] = &[];
+    /// Whether it executes programs of a host, which neither the model nor a virtual machine has.
+    const EXECUTES: bool = false;
 
     /// The actor's processes. Files and segments of its own are declared in `site`.
     ///
@@ -91,27 +90,6 @@ pub trait Kind {
     fn has_rate(&self, role: &str) -> bool {
         let _ = role;
         false
-    }
-}
-
-/// Something that a machine may not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
-    /// Memory that reclaim may not take.
-    LockedMemory,
-    /// Reservations that are refused (`vm.overcommit_memory`).
-    CommitLimits,
-    /// Programs of a host.
-    Commands,
-}
-
-impl fmt::Display for Need {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Need::LockedMemory => "locked memory",
-            Need::CommitLimits => "commit limits",
-            Need::Commands => "programs of a host",
-        })
     }
 }
 
@@ -165,9 +143,9 @@ macro_rules! actor {
                 match kind { $($name => <$kind as Kind>::ROLES,)* _ => &[] }
             }
 
-            /// [`Kind::NEEDS`]
-            pub fn needs(&self) -> &'static [Need] {
-                match self { $(Actor::$kind(_) => <$kind as Kind>::NEEDS),* }
+            /// [`Kind::EXECUTES`]
+            pub fn executes(&self) -> bool {
+                match self { $(Actor::$kind(_) => <$kind as Kind>::EXECUTES),* }
             }
 
             /// As [`Kind::build`].

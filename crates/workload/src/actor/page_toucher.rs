@@ -4,7 +4,7 @@ use lotsfree_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{BATCH, Hold, Instance, Kind, Need, Refusal, Site, THREADS, mebibyte, pages, thread, within};
+use super::{BATCH, Hold, Instance, Kind, Refusal, Site, THREADS, mebibyte, pages, thread, within};
 use crate::op::{Advice, Op, RegionId};
 use crate::program::{Stream, Thread};
 use crate::quantity::{Size, Time};
@@ -82,7 +82,6 @@ const TOUCHED: u32 = 1;
 
 impl Kind for PageToucher {
     const ROLES: &'static [&'static str] = &["toucher"];
-    const NEEDS: &'static [Need] = &[Need::LockedMemory];
 
     fn build(&self, site: &mut Site<'_>) -> Result<Vec<Instance>, Refusal> {
         self.threads(site).map(Instance::only)

@@ -1,0 +1,86 @@
+//! Compares page-faults.toml and commit-limits.toml with what the article and the limits say.
+
+use lotsfree_kernel_files::counters::meminfo as m;
+use lotsfree_run::{EventKind, Memory, Run, State};
+use lotsfree_scenario::Scenario;
+use std::ops::ControlFlow;
+
+const PAGE_FAULTS: &str = include_str!("../../../../scenarios/page-faults.toml");
+const COMMIT_LIMITS: &str = include_str!("../../../../scenarios/commit-limits.toml");
+
+/// The run of a variant, with changes.
+fn run(text: &str, variant: &str, set: &[(&str, &str)]) -> Run {
+    let scenario = Scenario::parse(text, "s.toml").expect("a scenario").with(set).expect("its changes");
+    let case = scenario.cases(Some(&[variant.to_owned()])).expect("cases").remove(0);
+    let mut memory = Memory::default();
+    lotsfree_engine::simulate(&case, &mut memory, &mut |_| ControlFlow::Continue(())).expect("a run");
+    memory.finish(lotsfree_engine::facts(&case).expect("facts"), case.to_toml(), State::Complete)
+}
+
+/// Faults of an actor up to the end of the interval in which a stage was reached, and after it.
+fn faults(run: &Run, stage: &str) -> [u64; 2] {
+    let mark = |event: &&lotsfree_run::Event| event.kind == EventKind::Mark && event.what == stage;
+    let at = run.events().iter().find(mark).expect("the stage").at;
+    let mut faults = [0; 2];
+    for interval in run.intervals().iter() {
+        faults[usize::from(interval.from >= at)] += interval.minor_faults + interval.major_faults;
+    }
+    faults
+}
+
+#[test]
+fn a_million_pages_are_a_million_faults_unless_they_are_locked() {
+    // The article's count has one fault more: that of a table of pointers to the pages.
+    let pages = 1 << 20;
+    let set: &[(&str, &str)] =
+        &[("actor.toucher.repeat", "2"), ("interval", "'10 ms'"), ("duration", "'20 s'")];
+    for (variant, locked) in [("on demand", 0), ("mlockall", 4 << 20), ("mlock", 4 << 20)] {
+        let run = run(PAGE_FAULTS, variant, set);
+        let all: u64 = faults(&run, "touched").iter().sum();
+        assert_eq!(all, pages, "{variant}: nothing faults twice");
+        let [before, after] = faults(&run, "mapped");
+        // The stage is reached within an interval, in which some pages may be touched already.
+        if locked > 0 {
+            assert_eq!((before, after), (pages, 0), "{variant}: all pages came with the mapping");
+        } else {
+            assert!(before < 50_000, "{variant}: {before} faults");
+        }
+        let last = run.samples().get(run.samples().len() - 1).expect("a sample").meminfo;
+        assert_eq!(last.get(m::Mlocked), Some(locked), "{variant}");
+        assert_eq!(last.get(m::Unevictable), Some(locked), "{variant}");
+        assert_eq!(last.get(m::AnonPages), Some(4 << 20), "{variant}");
+    }
+    let huge = run(PAGE_FAULTS, "huge pages", set);
+    let [before, after] = faults(&huge, "touched");
+    // A region of 6.1 begins anywhere: base pages are at its ends.
+    assert!((2048..2047 + 513).contains(&before) && after == 0, "{before} and {after} faults");
+    let last = huge.samples().get(huge.samples().len() - 1).expect("a sample").meminfo;
+    assert!(last.get(m::AnonHugePages) >= Some(2047 * 2048), "{last:?}");
+}
+
+#[test]
+fn what_is_refused_is_what_the_limit_leaves_no_room_for() {
+    let errors = |run: &Run| run.intervals().iter().map(|interval| interval.errors).sum::<u64>();
+    assert_eq!(errors(&run(COMMIT_LIMITS, "mode 0", &[])), 0);
+    assert_eq!(errors(&run(COMMIT_LIMITS, "mode 0, at once", &[])), 1);
+    assert_eq!(errors(&run(COMMIT_LIMITS, "mode 1", &[])), 0);
+    let chunk = 16 << 10;
+    for (variant, percent) in [("mode 2, ratio 50", 50), ("mode 2, ratio 80", 80)] {
+        let run = run(COMMIT_LIMITS, variant, &[]);
+        let line =
+            |sample: usize, line| run.samples().get(sample).expect("a sample").meminfo.get(line).unwrap();
+        let last = run.samples().len() - 1;
+        let (limit, promised) = (line(last, m::CommitLimit), line(last, m::Committed_AS));
+        assert_eq!(limit, line(0, m::MemTotal) / 4 * percent / 100 * 4 + (512 << 10), "{variant}");
+        let granted = 256 - errors(&run);
+        // 8 MiB are the administrator's, and a thirty-second of what the program has is nobody's.
+        let reserved = (8 << 10) + granted * chunk / 32;
+        assert!(
+            promised + reserved < limit && promised + reserved + chunk + 4096 > limit,
+            "{variant}: {granted}"
+        );
+    }
+    let killed = run(COMMIT_LIMITS, "mode 0, touched", &[]);
+    let victim = killed.events().iter().find(|event| event.kind == EventKind::OomKill).expect("a victim");
+    assert_eq!(victim.actor.as_deref(), Some("hog"));
+}
