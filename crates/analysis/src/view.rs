@@ -71,8 +71,9 @@ pub struct Work {
     pub spent: Spent,
     /// What memory cost them; all zero where the run does not tell.
     pub toll: Toll,
-    /// Page faults that read from a device, and all page faults.
+    /// Page faults that read from a device.
     pub major_faults: u64,
+    /// All page faults.
     pub faults: u64,
 }
 

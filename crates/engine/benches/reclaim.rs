@@ -217,7 +217,7 @@ fn sizes(generation: Generation, pages: u32) {
             let own = self::wall(&mut records);
             let mut host = Host::new(generation, pages, room);
             let rate = rate_of(trace.len(), || host.run(&trace));
-            (misses, resident) = (host.cx.major, host.mm.rss(host.cx.process));
+            (misses, resident) = (host.cx.major, host.mm.rss(host.cx.process).total());
             rates.push(rate);
             scaled.push(rate * WALL / own);
         }
@@ -293,7 +293,7 @@ fn terabyte(generation: Generation) {
     println!(
         "1 TiB, {} pages resident: {:.2} bytes a frame, {:.2} GiB in all, peak RSS {peak} (target 8 GiB); {:.0} s, \
          {rate:.1} M pages/s",
-        host.mm.rss(host.cx.process),
+        host.mm.rss(host.cx.process).total(),
         host.mm.bytes() as f64 / frames as f64,
         host.mm.bytes() as f64 / f64::from(1 << 30),
         begin.elapsed().as_secs_f64(),

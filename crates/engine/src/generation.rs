@@ -14,6 +14,7 @@ use lotsfree_formulas::pcp::PcpRules;
 use lotsfree_scenario::Filesystem;
 use lotsfree_units::Bytes;
 
+use crate::mm::Badness;
 use crate::mm::mglru::Mglru;
 use crate::mm::policy::{self, Policy};
 use crate::mm::two_lists::TwoLists;
@@ -399,6 +400,14 @@ pub struct Generation {
     /// too (`include/linux/mm.h:pgtable_pmd_page_ctor`, b2b29d6d0119), from 6.7 on three
     /// (`pagetable_pud_ctor`).
     pub counted_page_tables: u8,
+    /// How the OOM killer compares processes.
+    pub oom_badness: Badness,
+    /// Levels of page tables that count there: those of pages alone, those above them too (4.0,
+    /// dc6c9a35b66b), or all (4.15, af5b0f6a09e4).
+    pub oom_page_tables: u8,
+    /// Of two processes that are equally bad, the OOM killer takes the later one and not the first. What it
+    /// says is one message then, too (4.19 to 5.3).
+    pub oom_later_wins: bool,
     /// Which anonymous regions begin where a huge page could.
     pub aligns_anon: AlignsAnon,
     /// Nodes with shadows alone are reclaimed when they are more than an eighth of the pages on the lists and
@@ -694,6 +703,9 @@ impl Generation {
             swap_shadow_nodes: false,
             swap_table: false,
             counted_page_tables: 1,
+            oom_badness: Badness::Thousandths,
+            oom_page_tables: 1,
+            oom_later_wins: false,
             aligns_anon: AlignsAnon::Never,
             shadow_nodes_by_lists: false,
             flushed_stats: false,
@@ -850,6 +862,7 @@ impl Generation {
     pub const fn linux_3_10() -> Self {
         Generation {
             name: "linux-3.10",
+            oom_badness: Badness::Positive,
             rules: Rules::linux_3_10(),
             dirty: known_dirty(&Rules::linux_3_10()),
             reference: ReferenceRule::SwapBackedAtOnce,
@@ -896,6 +909,7 @@ impl Generation {
     pub const fn linux_4_4() -> Self {
         Generation {
             name: "linux-4.4",
+            oom_page_tables: 2,
             cache_slabs: true,
             unreclaimable_mark: false,
             rules: Rules::linux_4_4(),
@@ -918,6 +932,8 @@ impl Generation {
     pub const fn linux_5_4() -> Self {
         Generation {
             name: "linux-5.4",
+            oom_page_tables: 3,
+            oom_later_wins: true,
             rules: Rules::linux_5_4(),
             pcp: known_pcp(&Rules::linux_5_4()),
             dirty: known_dirty(&Rules::linux_5_4()),
@@ -951,6 +967,7 @@ impl Generation {
     pub const fn linux_5_10() -> Self {
         Generation {
             name: "linux-5.10",
+            oom_badness: Badness::Signed,
             counted_page_tables: 2,
             zswap: ZswapRules::LINUX_5_8,
             rules: Rules::linux_5_10(),

@@ -65,6 +65,8 @@ pub struct Tuning {
     pub admin_reserve_kbytes: Option<u64>,
     /// `vm.user_reserve_kbytes`, KiB
     pub user_reserve_kbytes: Option<u64>,
+    /// `vm.oom_kill_allocating_task`
+    pub oom_kill_allocating_task: bool,
 }
 
 /// Default of a setting on the newest kernel.
@@ -102,6 +104,7 @@ impl Default for Tuning {
             commit_limit: LimitSetting::Ratio(initially(OVERCOMMIT_RATIO)),
             admin_reserve_kbytes: None,
             user_reserve_kbytes: None,
+            oom_kill_allocating_task: false,
         }
     }
 }
@@ -156,6 +159,7 @@ impl Tuning {
             ADMIN_RESERVE_KBYTES => self.admin_reserve_kbytes.insert(0),
             USER_RESERVE_KBYTES => self.user_reserve_kbytes.insert(0),
             OVERCOMMIT_MEMORY => return set(&mut self.overcommit, overcommit_mode(number)),
+            OOM_KILL_ALLOCATING_TASK => return set(&mut self.oom_kill_allocating_task, number != 0),
             OVERCOMMIT_RATIO => return set(&mut self.commit_limit, LimitSetting::Ratio(number)),
             // 0 leaves it to the ratio.
             OVERCOMMIT_KBYTES if number == 0 => return Ok(()),

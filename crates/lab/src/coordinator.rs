@@ -51,7 +51,7 @@ pub struct Place {
     pub cpus: Vec<Vec<u32>>,
     /// The numbers of the NUMA nodes.
     pub nodes: Vec<u32>,
-    /// `oom_score_adj` of the actors.
+    /// What is added to the `oom_score_adj` of the actors.
     pub oom_score_adj: i32,
     /// Requests that take at least this many nanoseconds are reported one by one.
     pub slow: u64,
@@ -65,6 +65,7 @@ struct Agent {
     actor: String,
     /// The number of the actor's first process, under which its reports are collected.
     first: usize,
+    oom_score_adj: i32,
     order: Order,
     /// The time of the run at which the process starts, and that at which it has to end.
     start: u64,
@@ -120,6 +121,7 @@ pub fn coordinate(
         agents.push(Agent {
             actor: process.name,
             first: known.unwrap_or(number),
+            oom_score_adj: process.oom_score_adj,
             order,
             start: process.start,
             stop,
@@ -238,12 +240,13 @@ impl Coordinator<'_> {
         }
         // The agent joins the group before it gets its order, so that all that it allocates is charged to the
         // group.
-        let placed = join(id, self.place);
+        let placed = join(id, self.place, agent.oom_score_adj);
         let given = agent::give(&agent.order, &mut input).map_err(calling("the agent's input"));
         let tell = self.tell.clone();
-        std::thread::spawn(move || listen(number, output, &tell));
+        let listener = std::thread::Builder::new().stack_size(agent::STACK);
+        let heard = listener.spawn(move || listen(number, output, &tell)).map_err(calling("a thread"));
         agent.state = AgentState::Running(child, input, false);
-        placed.and(given)
+        placed.and(given).and(heard.map(drop))
     }
 
     /// Waits until all agents that were started are ready.
@@ -471,14 +474,16 @@ fn add(to: &mut Interval, row: &Interval) {
     to.toll.add(&row.toll);
 }
 
-/// Puts an agent into its control group, and sets its `oom_score_adj`.
-fn join(id: u32, place: &Place) -> Result<(), LabError> {
+/// Puts an agent into its control group, and sets its `oom_score_adj`, of which the scenario says `own`.
+fn join(id: u32, place: &Place, own: i32) -> Result<(), LabError> {
     if let Some(group) = &place.group {
         let procs = group.join("cgroup.procs");
         lotsfree_storage::set(&procs, &id.to_string()).map_err(at(&procs))?;
     }
     let score = PathBuf::from(format!("/proc/{id}/oom_score_adj"));
-    lotsfree_storage::set(&score, &place.oom_score_adj.to_string()).map_err(at(&score))
+    // Who comes before all others comes no sooner.
+    let adj = (place.oom_score_adj + own).min(1000);
+    lotsfree_storage::set(&score, &adj.to_string()).map_err(at(&score))
 }
 
 /// Passes on the messages of an agent until its output ends.

@@ -94,6 +94,8 @@ pub struct ScheduledActor {
     pub node: Option<u32>,
     /// Its memory policy.
     pub policy: Placement,
+    /// `oom_score_adj` of its processes.
+    pub oom_score_adj: i32,
     /// Its kind with the parameters.
     pub kind: Actor,
 }
@@ -209,6 +211,7 @@ impl Case {
                             name: actor.name.clone(),
                             instance: number,
                             policy: actor.policy.policy(self.machine.nodes.len()),
+                            oom_score_adj: actor.oom_score_adj,
                             node: actor.node,
                             start: actor.start.ns().saturating_add(instance.delay),
                             stop: actor.stop.map(Time::ns),
@@ -455,8 +458,14 @@ struct ResolvedActor<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<u32>,
     policy: &'a Placement,
+    #[serde(rename = "oom-score-adj", skip_serializing_if = "is_zero")]
+    oom_score_adj: i32,
     #[serde(flatten)]
     parameters: &'a Actor,
+}
+
+fn is_zero(number: &i32) -> bool {
+    *number == 0
 }
 
 impl<'a> ResolvedActor<'a> {
@@ -467,6 +476,7 @@ impl<'a> ResolvedActor<'a> {
             stop: actor.stop,
             node: actor.node,
             policy: &actor.policy,
+            oom_score_adj: actor.oom_score_adj,
             parameters: &actor.kind,
         }
     }

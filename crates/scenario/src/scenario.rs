@@ -893,6 +893,7 @@ fn read_actor(node: &Node, table: &Table, key: &str, errors: &mut Collector) -> 
         stop: common.stop,
         node: common.node,
         policy: common.policy,
+        oom_score_adj: common.oom_score_adj,
         kind: kind?,
     })
 }
@@ -917,6 +918,10 @@ fn check_actor(
     {
         let message = format!("it stops at {stop}, not after its start at {}; write more", actor.start);
         errors.add(at("stop"), format!("{key}.stop"), message);
+    }
+    if !(-1000..=1000).contains(&actor.oom_score_adj) {
+        let message = format!("{} is none; write -1000 to 1000", actor.oom_score_adj);
+        errors.add(at("oom-score-adj"), format!("{key}.oom-score-adj"), message);
     }
     let Some(machine) = machine else { return };
     let nodes = machine.nodes.len();

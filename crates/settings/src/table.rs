@@ -340,6 +340,12 @@ settings! {
         &[(ANY, Computed("as the kernel was built: 0 or 1"))],
         "whether the memory map of huge pages is given back",
     ).since(5, 19).not_in_scenarios();
+    OOM_KILL_ALLOCATING_TASK = sysctl(
+        "vm.oom_kill_allocating_task",
+        &[(ANY, Range(0, INT))],
+        &[(ANY, Number(0))],
+        "whether the task that asks for memory is killed when there is none, and not the worst",
+    );
     PANIC_ON_OOM = sysctl(
         "vm.panic_on_oom",
         &[(ANY, Range(0, 2))],

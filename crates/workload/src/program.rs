@@ -96,6 +96,8 @@ pub struct Process {
     pub instance: u32,
     /// Its memory policy.
     pub policy: Policy,
+    /// `/proc/PID/oom_score_adj`, from -1000 to 1000.
+    pub oom_score_adj: i32,
     /// The node whose CPUs run it; `None`: threads are spread over all nodes in turn.
     pub node: Option<u32>,
     /// Nanoseconds after the begin of the run at which it starts.

@@ -29,8 +29,6 @@ pub(super) enum Failure {
     Bad,
     /// No space on disk.
     Full,
-    /// No memory.
-    OutOfMemory,
     /// The kernel refuses memory.
     Refused,
     /// `Done` without `Begin`.
@@ -40,7 +38,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    const ALL: usize = 6;
+    const ALL: usize = 5;
 
     fn describe(self) -> (EventKind, &'static str) {
         match self {
@@ -48,7 +46,6 @@ impl Failure {
                 (EventKind::Error, "an operation named a file, a region or a page that does not exist")
             }
             Failure::Full => (EventKind::Full, "no space on disk (ENOSPC)"),
-            Failure::OutOfMemory => (EventKind::Error, "no memory for an operation"),
             Failure::Refused => (EventKind::Error, "the kernel refuses memory that was asked for (ENOMEM)"),
             Failure::Unbegun => (EventKind::Error, "a request ended that had not begun"),
             Failure::Timeless => (EventKind::Note, "operations that take no time are charged 100 ns each"),

@@ -52,7 +52,7 @@ use std::ops::ControlFlow;
 
 use cpus::Cpus;
 use lotsfree_kernel_files::file::swaps::SwapArea;
-use lotsfree_run::{NodeSample, Sample, Sink, WriteError};
+use lotsfree_run::{EventKind, NodeSample, Sample, Sink, WriteError};
 use lotsfree_workload::{Program, SegmentBacking, SegmentSpec};
 
 use crate::mm::{self, Device, HugePages, Io, Kswapd, Lack, Mm, ZswapWorker};
@@ -122,8 +122,8 @@ pub enum SwapDevice {
 pub enum End {
     /// The run reached its end.
     Complete,
-    /// The run was told to stop, or needs more memory than the model has ([`Mm::is_exhausted`]), at this time
-    /// in nanoseconds. The sink's data are valid up to that time.
+    /// The run was told to stop, needs more memory than the model has ([`Mm::is_exhausted`]), or its kernel has
+    /// panicked, at this time in nanoseconds. The sink's data are valid up to that time.
     Stopped(u64),
 }
 
@@ -163,6 +163,8 @@ pub struct Machine {
     until: u64,
     /// Ends of the intervals up to now.
     interval_ends: Vec<u64>,
+    /// The kernel has panicked.
+    panicked: bool,
 }
 
 /// Pages that were evicted and came back.
@@ -240,6 +242,7 @@ impl Machine {
             next_sample: 0,
             until: 0,
             interval_ends: Vec::new(),
+            panicked: false,
         };
         machine.queue.push(0, Event::Sample);
         machine.queue.push(STAT_INTERVAL, Event::Refresh);
@@ -293,7 +296,7 @@ impl Machine {
                     entries.is_multiple_of(LOOK)
                 }
             };
-            if self.mm.is_exhausted() || (look && progress(now).is_break()) {
+            if self.mm.is_exhausted() || self.panicked || (look && progress(now).is_break()) {
                 self.sample(sink)?;
                 return Ok(End::Stopped(now));
             }
@@ -416,6 +419,13 @@ impl Machine {
             Device::Swap if self.disks.len() > 1 => (1, io),
             Device::Swap => (0, Io { start: io.start.saturating_add(self.swap_at), ..io }),
         }
+    }
+
+    /// Ends the run, as nobody is left who may be killed.
+    fn panic(&mut self, at: u64) {
+        self.panicked = true;
+        let what = "Kernel panic - not syncing: System is deadlocked on memory";
+        self.log.add(at, EventKind::Error, what.to_owned(), None);
     }
 
     /// Enters the requests and wake-ups that a call at time `at` has produced into the queue.

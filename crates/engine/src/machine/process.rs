@@ -12,10 +12,14 @@ use super::measure::{Group, total};
 use super::queue::Event;
 use super::task::{Death, Kind, Process, Stages, State, Thread};
 
+/// The process id of the first actor's first process.
+const FIRST_PID: u32 = 1000;
+
 impl Machine {
     /// Adds an actor, which starts when its time comes.
     pub(super) fn add_process(&mut self, actor: workload::Process) {
-        let workload::Process { name, instance: _, policy, node, start, stop, threads } = actor;
+        let workload::Process { name, instance: _, policy, oom_score_adj, node, start, stop, threads } =
+            actor;
         let index = self.processes.len();
         let number = self.mm.create_process(policy);
         let first = self.threads.len();
@@ -51,6 +55,7 @@ impl Machine {
         self.processes.push(Process {
             name,
             number,
+            oom_score_adj,
             alive: threads.len(),
             threads,
             dying: None,
@@ -194,22 +199,37 @@ impl Machine {
     }
 
     /// Runs the OOM killer after reclaim gave up on an allocation by a thread of `process` (`mm/oom_kill.c`;
-    /// the model gives up in `mm/page_alloc.rs`). It kills the process with the most pages in memory and on
-    /// swap, or `process` itself if none has any.
-    pub(super) fn out_of_memory(&mut self, process: usize, at: u64) {
-        let mut victim = (0, process);
+    /// the model gives up in `mm/page_alloc.rs`). Returns whether there was anybody to kill; if not, a kernel
+    /// panics.
+    pub(super) fn out_of_memory(&mut self, process: usize, at: u64) -> bool {
+        let control = self.mm.oom_control(self.processes[process].number);
+        let later_wins = self.mm.oom_later_wins();
+        let mut victim: Option<(i64, usize)> = None;
         for (index, process) in self.processes.iter().enumerate() {
-            if process.alive > 0 && process.dying.is_none() {
-                let rss = self.mm.rss(process.number);
-                if rss > victim.0 {
-                    victim = (rss, index);
-                }
+            if process.alive == 0 || process.dying.is_some() {
+                continue;
+            }
+            let badness = self.mm.oom_badness(&control, process.number, process.oom_score_adj);
+            let Some(badness) = badness else { continue };
+            if victim.is_none_or(|(worst, _)| badness > worst || (later_wins && badness == worst)) {
+                victim = Some((badness, index));
             }
         }
-        let (rss, victim) = victim;
-        let what = format!("out of memory: the largest process had {rss} pages in memory and on swap");
-        self.say(victim, at, EventKind::OomKill, what);
+        let own = &self.processes[process];
+        let kills_asker = self.mm.tuning.oom_kill_allocating_task
+            && self.mm.oom_badness(&control, own.number, own.oom_score_adj).is_some();
+        let chosen = if kills_asker { Some(process) } else { victim.map(|(_, index)| index) };
+        let Some(victim) = chosen else { return false };
+        let Process { name, number, oom_score_adj, .. } = &self.processes[victim];
+        let who = (FIRST_PID + victim as u32, name.as_str(), *oom_score_adj);
+        let messages = self.mm.oom_messages(&control, *number, who, kills_asker);
+        for message in messages {
+            let kind =
+                if message.starts_with("Out of memory") { EventKind::OomKill } else { EventKind::Note };
+            self.say(victim, at, kind, message);
+        }
         self.mm.events[vmstat::oom_kill] += 1;
         self.kill(victim, Death::OomKilled, at);
+        true
     }
 }

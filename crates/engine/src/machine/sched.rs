@@ -3,7 +3,7 @@
 use lotsfree_run::Spent;
 
 use super::cpus::Stretch;
-use super::measure::{Failure, waited};
+use super::measure::waited;
 use super::queue::Event;
 use super::slice::{After, Slice};
 use super::task::{Kind, State, Task};
@@ -144,14 +144,11 @@ impl Machine {
                 self.sleep(task, Wait::until(at + MS, WaitReason::Reclaim), progress);
             }
             After::OutOfMemory => {
-                let thread = &mut self.threads[index];
-                thread.cursor += 1;
-                thread.call = None;
-                self.groups[thread.group].fail(Failure::OutOfMemory, at, &mut self.log);
-                self.out_of_memory(process, at);
-                if self.tasks[task].state == State::Ready {
-                    self.queue.push(at, Event::Run(task));
+                if !self.out_of_memory(process, at) {
+                    self.panic(at);
                 }
+                // The allocation is tried again. If its own process was killed, that ends at its next turn.
+                self.sleep(task, Wait::until(at + MS, WaitReason::Reclaim), progress);
             }
         }
     }

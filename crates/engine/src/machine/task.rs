@@ -124,6 +124,7 @@ pub(super) struct Process {
     pub(super) name: String,
     /// Its number in the memory model.
     pub(super) number: usize,
+    pub(super) oom_score_adj: i32,
     /// Its threads, as indexes into the machine's.
     pub(super) threads: Range<usize>,
     pub(super) alive: usize,

@@ -329,7 +329,7 @@ mod tests {
             Fault::new(RegionId(0), page, true).poll(&mut mm, &mut cx).unwrap();
         }
         assert_eq!((pool(&mm), cx.minor), ([20, 17, 6, 0], 3));
-        assert_eq!(mm.rss(process), 0, "huge pages of the pool are no resident memory");
+        assert_eq!(mm.rss(process).total(), 0, "huge pages of the pool are no resident memory");
         mm.exit(&mut cx);
         assert_eq!(pool(&mm), [20, 17, 6, 0], "the segment is still there");
         mm.remove_segment(&mut cx, segment);

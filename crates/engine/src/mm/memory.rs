@@ -365,33 +365,6 @@ impl Mm {
         }
     }
 
-    /// Pages of anonymous memory of a process, resident and swapped, and the pages of files and of shared
-    /// memory that it maps. Huge pages of the pool are none.
-    pub fn rss(&self, process: usize) -> u64 {
-        let vmas = self.processes.get(process).map_or(&[][..], |process| &process.vmas);
-        let of = |number: u32, which: usize, pages: u32| {
-            let object = &self.objects[number];
-            if object.hugetlb {
-                return 0;
-            }
-            if which > 0 {
-                return object.mappings[which].bits.iter().count();
-            }
-            let base = object.base as usize;
-            let counts = |e: &&u32| match entry::is(**e) {
-                entry::Is::Mapped(_) => true,
-                entry::Is::Swap(_) => !object.shmem,
-                _ => false,
-            };
-            self.entries[base..base + pages as usize].iter().filter(counts).count()
-        };
-        let of_vma = |vma: &Vma| {
-            let copied = vma.copies.map_or(0, |copies| of(copies, 0, vma.pages));
-            (of(vma.object, vma.which as usize, vma.pages) + copied) as u64
-        };
-        vmas.iter().flatten().map(of_vma).sum()
-    }
-
     /// Pages of anonymous memory of a process that are in memory, its copies of file pages included.
     pub(crate) fn held(&self, process: usize) -> u64 {
         let vmas = self.processes.get(process).map_or(&[][..], |process| &process.vmas);

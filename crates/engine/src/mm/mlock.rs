@@ -273,7 +273,7 @@ mod tests {
                 let [locked, unevictable, swap] = host.lines();
                 assert_eq!((locked, unevictable), (u64::from(PAGES), u64::from(PAGES)), "{kernel}");
                 assert!(swap < 18_500, "{kernel}: {swap} of 20,000 pages of swap are free");
-                assert_eq!(host.mm.rss(0), u64::from(PAGES));
+                assert_eq!(host.mm.rss(0).total(), u64::from(PAGES));
                 host.cx = mine;
                 host.run(|mm, cx| mm.unmap(cx, RegionId(0)));
                 assert_eq!((host.lines()[0], host.mm.locked_vm(0)), (0, 0), "{kernel}");

@@ -57,7 +57,12 @@ pub(crate) struct PageTables {
 impl PageTables {
     /// Pages in tables.
     pub(crate) fn pages(&self) -> u64 {
-        self.tables.iter().map(|level| level.len() as u64).sum()
+        self.of_levels(LEVELS)
+    }
+
+    /// Pages in tables of the lowest levels.
+    pub(super) fn of_levels(&self, levels: usize) -> u64 {
+        self.tables.iter().take(levels).map(|level| level.len() as u64).sum()
     }
 
     /// The frames of all tables.

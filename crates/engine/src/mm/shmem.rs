@@ -283,7 +283,7 @@ mod tests {
                 let (minor, major) = host.touch(1, 0..64, false);
                 assert!(major > 0 && minor + major == 64, "{kernel}: {minor} minor, {major} major");
                 assert_eq!(host.touch(0, 0..64, false).1, 0, "{kernel}");
-                let (owner, other) = (host.mm.rss(0), host.mm.rss(1));
+                let (owner, other) = (host.mm.rss(0).total(), host.mm.rss(1).total());
                 assert!(owner >= 64 && other >= 64, "{kernel}: {owner} and {other} pages are mapped");
             }
         }

@@ -24,6 +24,7 @@ use crate::command::Exec;
 
 pub use clock::Clock;
 pub(crate) use files::path as file_path;
+pub(crate) use process::STACK;
 
 /// The order that an agent gets: which process of which case to execute, and with what.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

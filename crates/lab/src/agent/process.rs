@@ -30,8 +30,8 @@ use crate::command::Exec;
 const MOST_REGIONS: usize = 1 << 20;
 /// Timer slack of the threads, in nanoseconds; the kernel's default is 50 000.
 const SLACK: Option<NonZeroU64> = NonZeroU64::new(1000);
-/// Size of the stacks of threads that execute operations; they need little.
-const STACK: usize = 128 << 10;
+/// Size of the stacks of threads that execute operations, or listen to agents; they need little.
+pub(crate) const STACK: usize = 128 << 10;
 
 /// State that all threads of a process share.
 pub(super) struct Shared {

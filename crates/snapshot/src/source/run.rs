@@ -7,7 +7,7 @@ use lotsfree_kernel_files::counters::{Values, Vmstat};
 use lotsfree_kernel_files::file::node::{print_cpulist, print_distance, print_meminfo};
 use lotsfree_kernel_files::file::swaps::SwapArea;
 use lotsfree_kernel_files::file::zoneinfo::Zone;
-use lotsfree_run::{Facts, Run, Sample, Window};
+use lotsfree_run::{Event, EventKind, Facts, Run, Sample, Window};
 
 use super::{Input, Kind, MOST_SAMPLES, MemorySource, Source};
 
@@ -47,7 +47,7 @@ pub fn input(run: &Run, instants: Instants) -> Option<Input> {
     let count = rows.len();
     let kept = count.min(MOST_SAMPLES);
     let start = *times.get(rows.start)?;
-    let common = Arc::new(common(run.facts()));
+    let common = Arc::new(common(run));
     let instant = |number: usize| {
         let row = rows.start + if kept < 2 { 0 } else { number * (count - 1) / (kept - 1) };
         let sample = run.samples().get(row)?;
@@ -77,8 +77,13 @@ fn text(print: impl FnOnce(&mut String)) -> String {
 }
 
 /// The files that are the same at every instant.
-fn common(facts: &Facts) -> MemorySource {
+fn common(run: &Run) -> MemorySource {
+    let facts = run.facts();
     let mut source = MemorySource::default();
+    let log = kernel_log(run);
+    if !log.is_empty() {
+        source.insert("dev/kmsg", log);
+    }
     for (path, contents) in &facts.files {
         source.insert(path.as_str(), contents.as_bytes());
     }
@@ -99,6 +104,24 @@ fn common(facts: &Facts) -> MemorySource {
         source.insert(format!("{directory}/distance"), text(|out| print_distance(&node.distance, out)));
     }
     source
+}
+
+/// The kernel log of a run of the model, whose kernel says whom it kills. What became of an actor of the lab
+/// is told in other words.
+fn kernel_log(run: &Run) -> String {
+    let begin = (run.facts().uptime * 1e6) as u64;
+    let is_message = |event: &&Event| {
+        matches!(event.kind, EventKind::OomKill | EventKind::Note)
+            && ["Out of memory", "Killed process ", "oom-kill:"]
+                .iter()
+                .any(|start| event.what.starts_with(start))
+    };
+    let messages = run.events().iter().filter(is_message);
+    let lines = messages.enumerate().map(|(number, event)| {
+        let at = begin.saturating_add(event.at / 1000);
+        format!("3,{number},{at},-;{}\n", event.what)
+    });
+    lines.collect()
 }
 
 /// The files of one instant, as the kernel prints them.

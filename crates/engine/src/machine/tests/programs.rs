@@ -170,8 +170,9 @@ fn a_full_disk_is_told_once() {
     assert_eq!(told.when(EventKind::Full).len(), 1);
 }
 
-#[test]
-fn memory_runs_out_for_the_largest() {
+/// Who is killed when memory runs out for the last of three, of which the second is the largest, with an
+/// adjustment for each.
+fn victims(config: MachineConfig, adjustments: [i32; 3]) -> (Vec<String>, Told) {
     let grow = |pages| {
         let mut ops = vec![Op::MapAnon { region: REGION, pages }];
         ops.extend(touches(pages));
@@ -179,29 +180,47 @@ fn memory_runs_out_for_the_largest() {
     };
     let mut small = grow(1000);
     small.push(Op::Sleep { ns: 10 * S });
-    let mut large = grow(9500);
+    let mut large = grow(5500);
     large.push(Op::Sleep { ns: 10 * S });
     let mut late = vec![Op::Sleep { ns: S / 2 }];
-    late.extend(grow(6000));
+    late.extend(grow(3500));
     late.push(Op::Mark { mark: 0 });
-    let processes = vec![
+    let mut processes = vec![
         process("small", vec![thread("r", &small, 1)]),
         process("large", vec![thread("r", &large, 1), thread("second", &[Op::Sleep { ns: MS }], 5000)]),
         process("late", vec![thread("r", &late, 1)]),
     ];
-    let told = run(config(), program(&[], processes), 3 * S);
-    let victims: Vec<_> = told
-        .events
-        .iter()
-        .filter(|event| event.kind == EventKind::OomKill)
-        .map(|e| e.actor.clone())
-        .collect();
-    assert_eq!(victims, [Some("large".to_owned())]);
+    for (process, adjustment) in processes.iter_mut().zip(adjustments) {
+        process.oom_score_adj = adjustment;
+    }
+    let told = run(config, program(&[], processes), 3 * S);
+    let kills = told.events.iter().filter(|event| event.kind == EventKind::OomKill);
+    (kills.filter_map(|event| event.actor.clone()).collect(), told)
+}
+
+#[test]
+fn memory_runs_out_for_the_largest() {
+    let (killed, told) = victims(config(), [0; 3]);
+    assert_eq!(killed, ["large"]);
     assert_eq!(told.samples.last().unwrap().vmstat.get(vmstat::oom_kill), Some(1));
+    // Whoever asked gets the memory in the end.
     assert_eq!(
         (told.errors("r"), told.when(EventKind::Mark).len(), told.when(EventKind::Exit).len()),
-        (1, 1, 2)
+        (0, 1, 2)
     );
+}
+
+#[test]
+fn an_adjustment_and_a_setting_say_who_is_killed() {
+    assert_eq!(victims(config(), [1000, 0, 0]).0, ["small", "large"], "the small one has too little");
+    assert_eq!(victims(config(), [0, -1000, 0]).0, ["late"]);
+    let mut asker = config();
+    asker.mm.tuning.oom_kill_allocating_task = true;
+    assert_eq!(victims(asker, [0; 3]).0, ["late"]);
+    let (killed, told) = victims(config(), [-1000; 3]);
+    assert!(killed.is_empty());
+    assert!(told.events.last().unwrap().what.starts_with("Kernel panic"), "{:?}", told.events);
+    assert!(told.samples.last().unwrap().at < 3 * S, "the run ends");
 }
 
 #[test]
