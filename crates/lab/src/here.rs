@@ -68,6 +68,9 @@ fn disk_of(path: &Path) -> Result<PathBuf, String> {
     Ok(whole.map_or_else(|| device.clone(), Path::to_path_buf))
 }
 
+/// Threads that the lab starts at most: each is one of the kernel's, and each process a program.
+const THREADS: u64 = 4096;
+
 /// Whether the kernel of a case uses the multi-generational LRU.
 pub(crate) fn wants_lru_gen(case: &Case) -> bool {
     case.machine.generation.name().ends_with("+mglru")
@@ -92,6 +95,19 @@ pub(crate) fn check_page_size(case: &Case, here: PageSize, who: &str) -> Result<
     Err(case.refuse("machine.page-size", why).into())
 }
 
+/// Refuses a case of more threads than the lab starts.
+///
+/// # Errors
+/// As it says.
+pub(crate) fn check_threads(case: &Case) -> Result<(), LabError> {
+    let threads = case.actors.iter().fold(0u64, |sum, actor| sum.saturating_add(actor.kind.thread_count()));
+    if threads <= THREADS {
+        return Ok(());
+    }
+    let why = format!("{threads} threads; the lab starts at most {THREADS}, the model any number");
+    Err(case.refuse("actor", why).into())
+}
+
 /// Every setting that a case asks for, as a file and its value. `files` is on the disk that the actors use.
 ///
 /// # Errors
@@ -101,6 +117,7 @@ pub(crate) fn wanted(case: &Case, files: &Path) -> Result<Vec<(PathBuf, String)>
     let mut settings = Vec::new();
     let page = PageSize::new(lotsfree_sys::page_size() as u64).unwrap_or_default();
     check_page_size(case, page, "this kernel runs")?;
+    check_threads(case)?;
     // The case's generation says whether it wants the multi-generational LRU.
     match (wants_lru_gen(case), setting_path(LRU_GEN_ENABLED, files)) {
         (true, Err(why)) => {

@@ -52,6 +52,7 @@ impl VirtualMachine {
             return Err(case.refuse(&format!("actor.{}.kind", actor.name), why).into());
         }
         here::check_page_size(case, PageSize::X86, "a virtual machine of the lab is a PC")?;
+        here::check_threads(case)?;
         let name = self.kernel.as_deref().unwrap_or(case.machine.generation.name());
         Ok(Kernel::find(name)?)
     }

@@ -20,7 +20,7 @@ use crate::scenario::Overrides;
 use crate::tuning::TuningSpec;
 
 /// Most threads of a scenario.
-pub(crate) const THREADS: usize = 4096;
+pub(crate) const THREADS: usize = 1 << 14;
 
 /// One run of a scenario: a variant at a value of the sweep. Everything has been checked that can be checked
 /// without building the actors, which [`program`](Case::program) does.
@@ -179,7 +179,7 @@ impl Case {
     /// The actors as processes, threads and streams.
     ///
     /// # Errors
-    /// If an actor's kind refuses its parameters, if there are more than 4096 threads, if a disk of a given
+    /// If an actor's kind refuses its parameters, if there are more than 16,384 threads, if a disk of a given
     /// size does not hold the files, or if what is measured does not exist.
     pub fn program(&self) -> Result<Program, Errors> {
         let mut errors = Collector::default();

@@ -133,7 +133,7 @@ scenarios with [the schema](schema/scenario-1.json).
 A scenario is a TOML file that describes a machine, its kernel settings, what loads it and what is measured. The same file runs
 on the model (`lotsfree sim`) and on a real kernel. Nothing is guessed: an unknown key, a value out of range or a machine that
 cannot be is an error that names the file, line, column and key, and what would be accepted. A file has at most 1 MiB, 10,000
-runs and 4,096 threads.
+runs and 16,384 threads, of which the lab executes 4,096 at most.
 
 ## An example: my own host
 

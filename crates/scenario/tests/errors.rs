@@ -201,8 +201,8 @@ fn each_says_where_what_and_what_would_be_accepted() {
         ("kind = \"app-server\"", "kind = 0", "15:8: actor.server.kind: 0 is a number; write a text in quotes".to_owned()),
         ("kind = \"app-server\"", "", "13:1: actor.server.kind: missing; it has no default".to_owned()),
         ("heap = \"512 MiB\"", "", "13:1: actor.server.heap: missing; it has no default".to_owned()),
-        ("kind = \"app-server\"\nheap = \"512 MiB\"", "kind = \"sessions\"\nprocesses = 5000\nsegment = \"1 GiB\"",
-            "13:1: actor.server: more than 4096 threads in all; a scenario has at most 4096".to_owned()),
+        ("kind = \"app-server\"\nheap = \"512 MiB\"", "kind = \"sessions\"\nprocesses = 16385\nsegment = \"1 GiB\"",
+            "13:1: actor.server: more than 16384 threads in all; a scenario has at most 16384".to_owned()),
         ("kind = \"app-server\"\nheap = \"512 MiB\"", "kind = \"sessions\"\nprocesses = 5\nsegment = \"1 GiB\"\nbacking = \"huge\"",
             "18:11: actor.server.backing: \"huge\" is not known; accepted: \"shm\", \"shm-huge\", \"tmpfs\"".to_owned()),
         ("kind = \"app-server\"\nheap = \"512 MiB\"", "kind = \"page-toucher\"\nsize = \"1 GiB\"\nlocked = true",
@@ -219,7 +219,7 @@ fn each_says_where_what_and_what_would_be_accepted() {
             "17:12: actor.server.locality: \"unifrom\" is not known; did you mean \"uniform\"? Accepted: \"uniform\", \
              \"zipf\", \"hot-cold\"".to_owned()),
         ("heap = \"512 MiB\"", "heap = \"512 MiB\"\nthreads = 1000000000",
-            "13:1: actor.server: more than 4096 threads in all; a scenario has at most 4096".to_owned()),
+            "13:1: actor.server: more than 16384 threads in all; a scenario has at most 16384".to_owned()),
         ("heap = \"512 MiB\"", "heap = \"512 MiB\"\nstart = \"60 s\"",
             "17:9: actor.server.start: it starts at 1 min, when the run of 1 min is over; write less".to_owned()),
         ("heap = \"512 MiB\"", "heap = \"512 MiB\"\nstart = \"9 s\"\nstop = \"9 s\"",
@@ -327,12 +327,12 @@ fn too_much_is_refused_before_it_is_looked_at() {
         "s.toml:24:2: 2 variants (the scenario as it stands is one) at 6000 values of the sweep are 12000 runs; a \
          scenario has at most 10000"
     );
-    let actors: String = (0..4100)
+    let actors: String = (0..16_400)
         .map(|n| format!("[[actor]]\nname = \"a{n}\"\nkind = \"file-writer\"\nsize = \"0\"\n"))
         .collect();
     assert_eq!(
         said("[[variant]]", &format!("{actors}[[variant]]")),
-        "s.toml:13:3: actor: 4102 actors: more than 4096 threads in all; a scenario has at most 4096"
+        "s.toml:13:3: actor: 16402 actors: more than 16384 threads in all; a scenario has at most 16384"
     );
     let deep = format!("title = {}{}", "[".repeat(500), "]".repeat(500));
     let error = Scenario::parse(&deep, "s.toml").unwrap_err().to_string();

@@ -309,7 +309,7 @@ fn mebibyte() -> Size {
 }
 
 /// Threads that an actor may have of one role.
-const THREADS: u32 = 4096;
+const THREADS: u32 = 1 << 14;
 
 fn thread(role: &'static str, marks: &[&str], stream: impl Stream + 'static) -> Thread {
     Thread { role, marks: marks.iter().map(|mark| (*mark).to_owned()).collect(), stream: Box::new(stream) }

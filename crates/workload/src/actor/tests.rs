@@ -1069,7 +1069,7 @@ fn impossible_parameters_are_refused() {
         ("kind = 'app-server'\nheap = '16 TiB'", "heap: is 16 TiB; it must be below 16 TiB"),
         (
             "kind = 'app-server'\nheap = '1 G'\nthreads = 1000000000",
-            "threads: is 1000000000; it may be 1 to 4096",
+            "threads: is 1000000000; it may be 1 to 16384",
         ),
         ("kind = 'app-server'\nheap = '1 G'\nwrite = 1.5", "write: is 1.5; it may be 0 to 1"),
         (
@@ -1136,7 +1136,7 @@ fn impossible_parameters_are_refused() {
             "kind = 'file-reader'\nfile = 'data'\nhow = 'copy-file-range'",
             "how: is \"copy-file-range\", which copies a file: only a file-writer has a second one",
         ),
-        ("kind = 'sessions'\nprocesses = 0\nsegment = '1 G'", "processes: is 0; it may be 1 to 4096"),
+        ("kind = 'sessions'\nprocesses = 0\nsegment = '1 G'", "processes: is 0; it may be 1 to 16384"),
         (
             "kind = 'sessions'\nprocesses = 1\nsegment = '1 G'\ngranule = '4 MiB'",
             "granule: has a meaning with backing = \"tmpfs\" only",
