@@ -266,8 +266,7 @@ struct Machine {
 
 impl Machine {
     fn new(plan: &Plan) -> Self {
-        let mut tuning = Tuning::default();
-        tuning.transparent_hugepage = Some(plan.huge);
+        let mut tuning = Tuning { transparent_hugepage: Some(plan.huge), ..Tuning::default() };
         for (key, value) in &plan.sysctls {
             tuning.set(key, value).expect("a value in range");
         }
