@@ -18,5 +18,6 @@ pub mod interval;
 pub mod measure;
 pub mod nearest;
 pub mod score;
+pub mod stages;
 pub mod validation;
 pub mod view;

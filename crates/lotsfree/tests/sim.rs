@@ -581,6 +581,30 @@ fn doctor_judges_a_run_and_not_a_directory_of_them() {
 }
 
 #[test]
+fn page_faults_are_told_by_the_stage_in_which_they_happened() {
+    let place = Place::new(TINY);
+    let small = ["--set", "machine.nodes=['1 GiB']", "--set", "actor.toucher.size='64 MiB'"];
+    let text = place.sim(&[&["page-faults"][..], &small].concat());
+    let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    says(
+        &joined,
+        &[
+            "page faults 16,384 16,384 16,384",
+            "time in the kernel per fault",
+            "after the start, with no page fault; touched",
+            "later, with 16,384 page faults.",
+            "after the start, with 16,384 page faults; touched",
+            "later, with no page fault.",
+        ],
+    );
+    place.run(&["report", "runs/page-faults", "-o", "page.html"]);
+    says(
+        &fs::read_to_string(place.at("page.html")).unwrap(),
+        &["<h2>Stages</h2>", "with no page fault; touched"],
+    );
+}
+
+#[test]
 fn doctor_finds_what_ran_out_in_a_run() {
     let place = Place::new(TINY);
     let found = |run: &str, rule: &str| {

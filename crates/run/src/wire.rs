@@ -173,7 +173,8 @@ mod tests {
 
     #[test]
     fn whatever_the_pieces_the_messages_are_the_same() {
-        let event = Event { at: 7, kind: EventKind::Mark, what: "ready".to_owned(), actor: None };
+        let event =
+            Event { at: 7, kind: EventKind::Mark, what: "ready".to_owned(), actor: None, faults: Some(3) };
         let interval = Interval {
             from: 0,
             at: 9,

@@ -306,7 +306,9 @@ fn a_run_whose_machine_failed_says_what_happened() {
     let of_an_actor = Some("app".to_owned());
     for (what, actor) in [("QEMU was killed", None), ("no memory for an operation", of_an_actor)] {
         let what = what.to_owned();
-        writer.event(&Event { at: 1_000_000_000, kind: EventKind::Error, what, actor }).unwrap();
+        writer
+            .event(&Event { at: 1_000_000_000, kind: EventKind::Error, what, actor, faults: None })
+            .unwrap();
     }
     writer.finish(State::Interrupted).unwrap();
     assert_eq!(Run::open(&at).unwrap().remarks(), ["the run broke off after 1 s: QEMU was killed"]);

@@ -63,7 +63,8 @@ fn run(measure: Measured, counters: &[(&str, u64)]) -> Run {
         };
         memory.intervals(&[interval]).unwrap();
     }
-    let kill = |at| Event { at, kind: EventKind::OomKill, what: "copy".to_owned(), actor: None };
+    let kill =
+        |at| Event { at, kind: EventKind::OomKill, what: "copy".to_owned(), actor: None, faults: None };
     memory.event(&kill(9 * SECOND)).unwrap();
     memory.finish(Facts { measure, ..facts() }, "", State::Complete)
 }

@@ -31,6 +31,14 @@ impl Usage {
         Self::of(libc::RUSAGE_THREAD)
     }
 
+    /// Reads the usage of this process, all threads together (`RUSAGE_SELF`).
+    ///
+    /// # Errors
+    /// None.
+    pub fn of_process() -> io::Result<Self> {
+        Self::of(libc::RUSAGE_SELF)
+    }
+
     /// Reads the usage of all children of this process that have ended, and of theirs that had ended
     /// (`RUSAGE_CHILDREN`).
     ///

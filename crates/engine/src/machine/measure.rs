@@ -170,8 +170,18 @@ const MOST_EVENTS: usize = 1 << 16;
 
 impl Log {
     pub(super) fn add(&mut self, at: u64, kind: EventKind, what: String, actor: Option<&str>) {
+        self.push(Event { at, kind, what, actor: actor.map(str::to_owned), faults: None });
+    }
+
+    /// Notes that a thread of an actor has reached a stage, after so many page faults of its process.
+    pub(super) fn mark(&mut self, at: u64, stage: String, actor: &str, faults: u64) {
+        let actor = Some(actor.to_owned());
+        self.push(Event { at, kind: EventKind::Mark, what: stage, actor, faults: Some(faults) });
+    }
+
+    fn push(&mut self, event: Event) {
         if self.events.len() < MOST_EVENTS {
-            self.events.push(Event { at, kind, what, actor: actor.map(str::to_owned) });
+            self.events.push(event);
         } else {
             self.left_out += 1;
         }
@@ -182,7 +192,7 @@ impl Log {
         let left_out = std::mem::take(&mut self.left_out);
         if left_out > 0 {
             let what = format!("{left_out} events more than can be kept between two samples");
-            self.events.push(Event { at: until, kind: EventKind::Note, what, actor: None });
+            self.events.push(Event { at: until, kind: EventKind::Note, what, actor: None, faults: None });
         }
         self.events.sort_by_key(|event| event.at);
         let later = self.events.partition_point(|event| event.at <= until);

@@ -60,6 +60,7 @@ impl Machine {
             threads,
             dying: None,
             stages: Stages::default(),
+            faults: 0,
             waiting: Vec::new(),
         });
     }

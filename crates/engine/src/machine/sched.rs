@@ -6,7 +6,7 @@ use super::cpus::Stretch;
 use super::measure::waited;
 use super::queue::Event;
 use super::slice::{After, Slice};
-use super::task::{Kind, State, Task};
+use super::task::{Kind, Process, State, Task};
 use super::{
     CROWD, LONGEST_CALL_NS, LOOKAHEAD_IDLE_NS, LOOKAHEAD_RECLAIM_NS, Machine, POLL, POLL_DOUBLINGS,
     SHORTEST_CALL_NS, SLICE_NS,
@@ -98,13 +98,15 @@ impl Machine {
         let process = self.threads[index].process;
         let cx = self.context(task, self.processes[process].number);
         let thread = &mut self.threads[index];
+        let Process { stages, faults, .. } = &mut self.processes[process];
         let mut slice = Slice {
             mm: &mut self.mm,
             files: &mut self.files,
             segments: &self.segments,
             group: &mut self.groups[thread.group],
             thread,
-            stages: &mut self.processes[process].stages,
+            stages,
+            faults,
             log: &mut self.log,
             cx,
             at: now,

@@ -2,7 +2,7 @@
 
 use std::hash::BuildHasher as _;
 
-use lotsfree_run::{EventKind, Spent};
+use lotsfree_run::Spent;
 use lotsfree_units::Bytes;
 use lotsfree_workload::{FileId, Op, PACE_GRAIN_NS, RegionId};
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -71,6 +71,8 @@ pub(super) struct Slice<'a> {
     pub(super) thread: &'a mut Thread,
     pub(super) group: &'a mut Group,
     pub(super) stages: &'a mut Stages,
+    /// Page faults of the process.
+    pub(super) faults: &'a mut u64,
     pub(super) log: &'a mut Log,
     pub(super) cx: Cx,
     /// The thread's time.
@@ -262,7 +264,7 @@ impl Slice<'_> {
 
     fn mark(&mut self, mark: u32) {
         match self.thread.marks.get(mark as usize) {
-            Some(name) => self.log.add(self.at, EventKind::Mark, name.clone(), Some(&self.group.actor)),
+            Some(name) => self.log.mark(self.at, name.clone(), &self.group.actor, *self.faults),
             None => self.fail(Failure::Bad),
         }
     }
@@ -329,8 +331,11 @@ impl Slice<'_> {
         self.spent.system += cpu - reclaim;
         self.spent.reclaim += reclaim;
         self.at += self.stretch.elapsed(cpu);
-        self.group.minor_faults += u64::from(std::mem::take(&mut self.cx.minor));
-        self.group.major_faults += u64::from(std::mem::take(&mut self.cx.major));
+        let [minor, major] =
+            [&mut self.cx.minor, &mut self.cx.major].map(|faults| u64::from(std::mem::take(faults)));
+        self.group.minor_faults += minor;
+        self.group.major_faults += major;
+        *self.faults += minor + major;
         self.group.took(std::mem::take(&mut self.cx.pages));
         match done {
             Ok(()) => {}

@@ -5,14 +5,14 @@ use std::io;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
 use lotsfree_run::wire::Sender;
 use lotsfree_run::{Event, EventKind, Histogram, Interval, Sink as _, Spent, Toll};
 use lotsfree_scenario::Case;
 use lotsfree_settings::TRANSPARENT_HUGEPAGE_ENABLED;
-use lotsfree_sys::{Policy, Region, SharedMemory};
+use lotsfree_sys::{Policy, Region, SharedMemory, Usage};
 use lotsfree_units::PageSize;
 use lotsfree_workload as workload;
 use lotsfree_workload::RegionId;
@@ -44,6 +44,8 @@ pub(super) struct Shared {
     pub(super) commands: Vec<Exec>,
     /// Requests that take at least this many nanoseconds are slow.
     pub(super) slow: u64,
+    /// Page faults of the process before it was started.
+    pub(super) faults: OnceLock<u64>,
     /// Whether anonymous regions are kept to base pages, as the model's are, because the scenario does not
     /// set transparent huge pages.
     pub(super) base_pages: bool,
@@ -226,6 +228,7 @@ impl Process {
             segments,
             commands: if executes { order.commands } else { Vec::new() },
             slow: order.slow,
+            faults: OnceLock::new(),
             base_pages: case.tuning.get(TRANSPARENT_HUGEPAGE_ENABLED).is_none(),
             contents: case.machine.swap.compresses().then(|| {
                 let seed = case.seed.wrapping_add(order.process as u64) << 32;
@@ -251,6 +254,7 @@ impl Process {
     pub(super) fn run(self, clock: Clock, mut sender: Sender<File>) -> Result<(), AgentError> {
         let Process { shared, threads, cpus, start, stop, interval } = self;
         clock.sleep_until(start);
+        let _ = shared.faults.set(faults_so_far());
         event(&mut sender, clock.now(), EventKind::Start, "started", &shared.name);
         let mut running = Vec::new();
         for (thread, cpus) in threads.into_iter().zip(cpus) {
@@ -274,6 +278,11 @@ impl Process {
     }
 }
 
+/// Page faults of this process.
+pub(super) fn faults_so_far() -> u64 {
+    Usage::of_process().map_or(0, |used| used.minor_faults.saturating_add(used.major_faults))
+}
+
 /// Sleeps until a time of the run, or until all threads have ended.
 fn wait_for(running: &[Running], clock: Clock, at: u64) {
     const LOOK: u64 = 20_000_000;
@@ -288,7 +297,8 @@ fn wait_for(running: &[Running], clock: Clock, at: u64) {
 
 fn event(sender: &mut Sender<File>, at: u64, kind: EventKind, what: &str, actor: &str) {
     // An error means that nobody listens any more: the parent has ended, and the kernel kills this process.
-    let _ = sender.event(&Event { at, kind, what: what.to_owned(), actor: Some(actor.to_owned()) });
+    let _ =
+        sender.event(&Event { at, kind, what: what.to_owned(), actor: Some(actor.to_owned()), faults: None });
 }
 
 fn begin(

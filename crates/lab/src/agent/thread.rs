@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::clock::Clock;
 use super::command;
 use super::files::{self, Open};
-use super::process::Shared;
+use super::process::{Shared, faults_so_far};
 use super::tally::{Account, Slow, Tally, ns};
 
 const PAGE: u64 = 4096;
@@ -273,7 +273,9 @@ impl Worker {
     fn mark(&self, mark: u32) {
         let name = self.marks.get(mark as usize).cloned().unwrap_or_default();
         let actor = Some(self.shared.name.clone());
-        self.tally().event(Event { at: self.clock.now(), kind: EventKind::Mark, what: name, actor });
+        let before = self.shared.faults.get().copied().unwrap_or(0);
+        let faults = Some(faults_so_far().saturating_sub(before));
+        self.tally().event(Event { at: self.clock.now(), kind: EventKind::Mark, what: name, actor, faults });
     }
 
     #[cold]
@@ -289,7 +291,7 @@ impl Worker {
         let what_then = format!("{what}: {error}");
         let mut tally = self.tally();
         if tally.fail(what, error.raw_os_error().unwrap_or(0)) {
-            tally.event(Event { at, kind, what: what_then, actor });
+            tally.event(Event { at, kind, what: what_then, actor, faults: None });
         }
     }
 

@@ -293,6 +293,7 @@ fn notes(seen: &Seen, after: Duration) -> Vec<Event> {
         kind: EventKind::Note,
         what,
         actor: actor.map(|actor| actor.to_string()),
+        faults: None,
     };
     let doing = |(actor, seeing): (&Arc<str>, &Seeing)| Some(note(seeing.doing.clone()?, Some(actor)));
     let mut notes: Vec<Event> = seen.programs.iter().filter_map(doing).collect();

@@ -3,7 +3,7 @@
 use lotsfree_analysis::explain::Headline;
 use lotsfree_analysis::measure::{Measure, gain_text, measures, nanoseconds};
 use lotsfree_analysis::view::{Comparison, View, busy, ended, spent};
-use lotsfree_analysis::{assumed, explain};
+use lotsfree_analysis::{assumed, explain, stages};
 use lotsfree_doctor::{Severity, Use};
 use lotsfree_run::{Event, Latency, Level, Run, RunOn, Spent, State};
 use lotsfree_units::{Bytes, Grouped, Percent, visible};
@@ -151,6 +151,8 @@ fn head(comparison: &Comparison<'_>, title: &str) -> Markup {
         .collect();
     let alike = explain::all_alike(comparison);
     let told = if alike.is_some() { 1 } else { MOST_COLUMNS };
+    let reached: Vec<(&View<'_>, String)> =
+        (views.iter().take(MOST_COLUMNS)).filter_map(|view| Some((*view, stages::sentence(view)?))).collect();
     markup! {
         header {
             h1 { (title) }
@@ -181,6 +183,14 @@ fn head(comparison: &Comparison<'_>, title: &str) -> Markup {
                         }
                     }
                     @if let Some(alike) = &alike { li { (words::glued(alike)) } }
+                }
+                @if !reached.is_empty() {
+                    h2 { "Stages" }
+                    ul.sentences {
+                        @for (view, sentence) in &reached {
+                            li { @if views.len() > 1 { b { (view.label) } ": " } (words::glued(sentence)) "." }
+                        }
+                    }
                 }
             }
         }

@@ -4,7 +4,7 @@ use anstyle::{AnsiColor, Color, Effects, Style};
 use lotsfree_analysis::explain::Headline;
 use lotsfree_analysis::measure::{Measure, gain_text, measures};
 use lotsfree_analysis::view::{Comparison, View, ended};
-use lotsfree_analysis::{assumed, explain};
+use lotsfree_analysis::{assumed, explain, stages};
 use lotsfree_run::Run;
 use lotsfree_units::{Percent, visible_line};
 use unicode_width::UnicodeWidthStr;
@@ -50,6 +50,11 @@ pub fn runs_text(runs: &[Run], options: TextOptions) -> String {
     }
     page.sweep(&comparison);
     page.table(&comparison, options.verbose);
+    for view in comparison.columns() {
+        if let Some(stages) = stages::sentence(view) {
+            page.wrapped(&format!("{}: {stages}.", view.label), "  ", PLAIN);
+        }
+    }
     page.blank();
     let alike = explain::all_alike(&comparison);
     // What happened is the same in all of them.

@@ -73,7 +73,7 @@ pub(crate) fn small(rows: u64) -> Rows {
         }]);
     }
     let (kind, what) = (EventKind::Mark, "copy begins".to_owned());
-    all.events.push(Event { at: 5, kind, what, actor: Some("copy".to_owned()) });
+    all.events.push(Event { at: 5, kind, what, actor: Some("copy".to_owned()), faults: Some(9) });
     all
 }
 
@@ -224,7 +224,7 @@ fn interval() -> impl Strategy<Value = Interval> {
 pub(crate) fn rows() -> impl Strategy<Value = Rows> {
     let kind = prop::sample::select(vec![EventKind::Mark, EventKind::OomKill, EventKind::Note]);
     let event = (any::<u64>(), kind, "(?s).{0,20}", prop::option::of("[a-z\n]{0,5}"))
-        .prop_map(|(at, kind, what, actor)| Event { at, kind, what, actor });
+        .prop_map(|(at, kind, what, actor)| Event { at, kind, what, actor, faults: None });
     (vec((sample(), vec(interval(), 0..3)), 0..6), vec(event, 0..3)).prop_map(|(rows, events)| {
         let mut all = Rows { events, ..Rows::default() };
         for (at, (mut sample, mut intervals)) in (0..).step_by(250).zip(rows) {
