@@ -295,11 +295,6 @@ fn maps(view: &View<'_>) -> bool {
     view.measured.iter().any(|(_, role)| ["toucher", "session", "allocator"].contains(&&**role))
 }
 
-/// Whether they ask for memory that may be refused.
-fn asks(view: &View<'_>) -> bool {
-    view.measured.iter().any(|(_, role)| **role == *"allocator")
-}
-
 /// The CPU time in the kernel that a fault takes, of threads that do little else there.
 fn fault_time(view: &View<'_>) -> Option<f64> {
     let Work { faults, spent, .. } = &view.work;
@@ -386,10 +381,10 @@ const ROWS: &[Row] = {
         }),
         row("page_tables_bytes", "page tables, most", Bytes, Lower, page_tables),
         row("promised_bytes", "promised, most", Bytes, Neither, |view| {
-            most(view, "Committed_AS").filter(|_| asks(view))
+            most(view, "Committed_AS").filter(|_| view.asks_for_memory())
         }),
         row("commit_limit_bytes", "commit limit", Bytes, Neither, |view| {
-            most(view, "CommitLimit").filter(|_| asks(view))
+            most(view, "CommitLimit").filter(|_| view.asks_for_memory())
         }),
         row("page_in_bytes", "read from devices", Bytes, Neither, |view| moved_kib(view, |m| m.page_in)),
         row("page_out_bytes", "written to devices", Bytes, Neither, |view| moved_kib(view, |m| m.page_out)),

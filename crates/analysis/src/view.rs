@@ -131,6 +131,11 @@ pub fn busy(of: &Spent) -> f64 {
 }
 
 impl<'r> View<'r> {
+    /// Whether the measured threads ask for memory that may be refused.
+    pub fn asks_for_memory(&self) -> bool {
+        self.measured.iter().any(|(_, role)| **role == *"allocator")
+    }
+
     /// Reads a run as far as it can be read: one that was cut off has fewer figures.
     pub fn of(run: &'r Run) -> Self {
         let summary = run.summary();

@@ -12,8 +12,8 @@
 mod alike;
 mod tail;
 
-use lotsfree_run::{Moved, Run, RunOn};
-use lotsfree_units::words::{duration, enumeration};
+use lotsfree_run::{EventKind, Moved, Run, RunOn};
+use lotsfree_units::words::{duration, enumeration, plural};
 use lotsfree_units::{Bytes, Grouped, Percent};
 use serde::Serialize;
 
@@ -59,6 +59,8 @@ pub enum Mechanism {
     Alike,
     /// The OOM killer ended an actor.
     OomKill,
+    /// The kernel refused memory that was asked for.
+    Refused,
     /// Tasks reclaimed on the node that they allocate on, because `vm.zone_reclaim_mode` is set.
     ZoneReclaim,
     /// Anonymous memory was swapped out and had to come back.
@@ -98,6 +100,7 @@ impl Mechanism {
             Mechanism::Unmeasured => "nothing measured",
             Mechanism::Alike => "no difference",
             Mechanism::OomKill => "the OOM killer",
+            Mechanism::Refused => "refused memory",
             Mechanism::ZoneReclaim => "zone reclaim",
             Mechanism::Swap => "swapping that cost time",
             Mechanism::FileReread => "file pages read again",
@@ -200,6 +203,15 @@ impl Outside {
     }
 }
 
+/// The most actors that a sentence names as ended by the OOM killer.
+const MOST_KILLED: usize = 4;
+
+/// The actors that the OOM killer ended, in their order; none where a kill names no actor.
+fn killed(view: &View<'_>) -> Vec<String> {
+    let kills = view.run.events().iter().filter(|event| event.kind == EventKind::OomKill);
+    kills.map(|event| event.actor.clone()).collect::<Option<_>>().unwrap_or_default()
+}
+
 /// The figures that a sentence follows from.
 #[derive(Clone, Debug, Default)]
 struct Account {
@@ -211,6 +223,10 @@ struct Account {
     outside: Option<Outside>,
     page: f64,
     oom_kills: u64,
+    /// The actors that the OOM killer ended, in their order.
+    killed: Vec<String>,
+    /// Operations that failed for want of memory that was refused.
+    refused: u64,
     /// `vm.zone_reclaim_mode` is set.
     zone_reclaim: bool,
     /// Actors that pass by the page cache.
@@ -237,6 +253,8 @@ impl Account {
             outside: Outside::of(view),
             page: view.page(),
             oom_kills: view.summary.oom_kills,
+            killed: killed(view),
+            refused: if view.asks_for_memory() { view.work.errors } else { 0 },
             zone_reclaim: view.zone_reclaim(),
             direct: view.direct.clone(),
             sampled: view.run.samples().len() > 1,
@@ -415,7 +433,7 @@ fn judge(run: &Account, others: &Others) -> Sentence {
     };
     let mut sentence = sentence.clone();
     sentence.text += &agreement(&each, sentence.mechanism);
-    if !matches!(sentence.mechanism, Mechanism::Unmeasured | Mechanism::OomKill) {
+    if !matches!(sentence.mechanism, Mechanism::Unmeasured | Mechanism::OomKill | Mechanism::Refused) {
         sentence.text += &match tail {
             Tail::Unknown => Percentiles::of(&one.work.latency).alone(),
             ref tail => tail.clause(),
@@ -456,8 +474,19 @@ fn judge_one(run: &Account, base: Option<&Account>, tail: &Tail) -> Sentence {
         return said(Mechanism::Unmeasured, text);
     }
     if run.oom_kills > 0 {
-        let times = if run.oom_kills == 1 { "once".to_owned() } else { format!("{} times", run.oom_kills) };
-        return said(Mechanism::OomKill, format!("memory ran out: the OOM killer struck {times}"));
+        let what = match run.killed.as_slice() {
+            [] if run.oom_kills == 1 => "a process".to_owned(),
+            [] => format!("{} processes", run.oom_kills),
+            some if some.len() > MOST_KILLED => {
+                format!("{}, the first of them {}", plural(some.len(), "actor"), some[0])
+            }
+            some => enumeration(some),
+        };
+        return said(Mechanism::OomKill, format!("memory ran out: the OOM killer ended {what}"));
+    }
+    if run.refused > 0 {
+        let text = format!("the kernel refused memory: {} operations failed", Grouped(run.refused));
+        return said(Mechanism::Refused, text);
     }
     let wait = grown(&run.work, run.undisturbed.as_ref());
     if run.in_group {

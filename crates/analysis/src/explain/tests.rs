@@ -279,7 +279,16 @@ fn what_is_not_measured_is_not_explained() {
     let uncounted = Account { moved: Moved::default(), ..calm("old") };
     assert!(judged(&uncounted, None).text.contains("reclaim was not counted"));
     let killed = Account { oom_kills: 2, ..calm("oom") };
-    assert_eq!(judged(&killed, None).text, "memory ran out: the OOM killer struck 2 times");
+    assert_eq!(judged(&killed, None).text, "memory ran out: the OOM killer ended 2 processes");
+    let named = |names: &[&str]| {
+        let killed = names.iter().map(|name| (*name).to_owned()).collect();
+        judged(&Account { oom_kills: names.len() as u64, killed, ..calm("oom") }, None).text
+    };
+    assert_eq!(named(&["job"]), "memory ran out: the OOM killer ended job");
+    assert_eq!(named(&["cache", "job"]), "memory ran out: the OOM killer ended cache and job");
+    assert_eq!(named(&["s"; 5]), "memory ran out: the OOM killer ended 5 actors, the first of them s");
+    let refused = Account { refused: 1207, ..calm("mode 2") };
+    assert_eq!(judged(&refused, None).text, "the kernel refused memory: 1,207 operations failed");
 }
 
 /// The account with other latencies, given as pairs of a duration and how many requests took it.
