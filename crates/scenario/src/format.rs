@@ -85,8 +85,9 @@ pub(crate) struct ActorTable {
     /// first; `"bind 0,1"`, these only; `"interleave"`, all in turn, or `"interleave 0,1"`, these.
     #[serde(default)]
     pub(crate) policy: Placement,
-    /// What the OOM killer adds to its badness, in thousandths of memory and swap (`/proc/PID/oom_score_adj`):
-    /// -1000, never to be killed, to 1000. On a host the lab's actors have 1000 more, and 1000 at most.
+    /// What the OOM killer adds to its badness, in thousandths of memory and swap
+    /// (`/proc/PID/oom_score_adj`): -1000, never to be killed, to 1000. On a host the lab's actors have 1000
+    /// more, and 1000 at most.
     #[serde(default)]
     #[schemars(range(min = -1000, max = 1000))]
     pub(crate) oom_score_adj: i32,

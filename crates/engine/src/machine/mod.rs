@@ -122,8 +122,8 @@ pub enum SwapDevice {
 pub enum End {
     /// The run reached its end.
     Complete,
-    /// The run was told to stop, needs more memory than the model has ([`Mm::is_exhausted`]), or its kernel has
-    /// panicked, at this time in nanoseconds. The sink's data are valid up to that time.
+    /// The run was told to stop, needs more memory than the model has ([`Mm::is_exhausted`]), or its kernel
+    /// has panicked, at this time in nanoseconds. The sink's data are valid up to that time.
     Stopped(u64),
 }
 

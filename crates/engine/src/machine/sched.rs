@@ -149,8 +149,11 @@ impl Machine {
                 if !self.out_of_memory(process, at) {
                     self.panic(at);
                 }
-                // The allocation is tried again. If its own process was killed, that ends at its next turn.
-                self.sleep(task, Wait::until(at + MS, WaitReason::Reclaim), progress);
+                // The allocation is tried again. If its own process was killed, that ends at its next turn,
+                // unless another of its threads ends it.
+                if self.tasks[task].state == State::Ready {
+                    self.sleep(task, Wait::until(at + MS, WaitReason::Reclaim), progress);
+                }
             }
         }
     }

@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn base_pages_take_the_place_of_a_block_that_is_not_there() {
         let (mut mm, mut cx) = machine("linux-6.12", 1 << 15);
-        // Two regions are touched in turn. When one of them goes, what is free lies between pages of the other.
+        // Two regions are touched in turn. When one goes, what is free lies between pages of the other.
         for region in 0..2 {
             mm.map_anon(&mut cx, RegionId(region), 12_000).unwrap();
         }

@@ -124,8 +124,9 @@ impl Mm {
         self.generation.oom_later_wins
     }
 
-    /// What the kernel says when it kills a process (`dump_oom_summary`, `oom_kill_process`): two messages, of
-    /// which one begins with `Out of memory`. `asked` says that the process has asked for the memory itself (`vm.oom_kill_allocating_task`).
+    /// What the kernel says when it kills a process (`dump_oom_summary`, `oom_kill_process`): two messages,
+    /// of which one begins with `Out of memory`. `asked` says that the process has asked for the memory
+    /// itself (`vm.oom_kill_allocating_task`).
     pub fn oom_messages(
         &self,
         control: &OomControl,

@@ -211,6 +211,19 @@ fn memory_runs_out_for_the_largest() {
 }
 
 #[test]
+fn a_victim_may_ask_with_any_of_its_threads() {
+    // The second thread of the only process takes more than there is, while the first one sleeps.
+    let first = [Op::Sleep { ns: 10 * S }];
+    let mut second = vec![Op::MapAnon { region: REGION, pages: 15_000 }];
+    second.extend(touches(15_000));
+    second.push(Op::Mark { mark: 0 });
+    let process = process("a", vec![thread("first", &first, 1), thread("second", &second, 1)]);
+    let told = run(config(), program(&[], vec![process]), 3 * S);
+    assert_eq!(told.when(EventKind::OomKill).len(), 1);
+    assert_eq!((told.when(EventKind::Exit).len(), told.when(EventKind::Mark).len()), (1, 0));
+}
+
+#[test]
 fn an_adjustment_and_a_setting_say_who_is_killed() {
     assert_eq!(victims(config(), [1000, 0, 0]).0, ["small", "large"], "the small one has too little");
     assert_eq!(victims(config(), [0, -1000, 0]).0, ["late"]);
