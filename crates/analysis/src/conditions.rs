@@ -50,6 +50,11 @@ fn anonymous(meminfo: &Values<Meminfo>) -> u64 {
     on_lists(meminfo, [meminfo::Active_anon, meminfo::Inactive_anon])
 }
 
+/// Locked pages of a node, in bytes.
+fn locked(meminfo: &Values<Meminfo>) -> u64 {
+    meminfo.get(meminfo::Mlocked).unwrap_or(0) * 1024
+}
+
 /// Pages on two lists of a node, in bytes.
 fn on_lists(meminfo: &Values<Meminfo>, lists: [Counter<Meminfo>; 2]) -> u64 {
     lists.iter().filter_map(|list| meminfo.get(*list)).sum::<u64>() * 1024
@@ -73,9 +78,10 @@ fn without(nodes: &[Size], part: impl Fn(u32) -> Option<u64>) -> Option<Occupied
 
 /// The memory on each node that something other than the scenario uses: a scenario's `machine.kernel`. It is
 /// the memory that is neither free nor on the lists of reclaim when measuring begins, which is the kernel's
-/// memory and locked memory, with the page tables and slabs for what the actors have by then. The anonymous
-/// pages that were there before any actor started are added. What zram or zswap holds is the actors',
-/// who have swapped it out. `None` if the samples do not show the nodes.
+/// memory and what others have locked, with the page tables and slabs for what the actors have by then. The
+/// anonymous pages that were there before any actor started are added. What zram or zswap holds is the
+/// actors', who have swapped it out, and so is what was locked since then. `None` if the samples do not show
+/// the nodes.
 fn occupied(
     page: PageSize,
     huge: Bytes,
@@ -86,7 +92,8 @@ fn occupied(
         let obtainable = to_be_had(page, huge, &measured.zones, id, of_node(measured, id)?);
         let compressed =
             zspages(page, measured, id, nodes.len()).saturating_sub(zspages(page, first, id, nodes.len()));
-        (obtainable + compressed).checked_sub(anonymous(of_node(first, id)?))
+        let locked = locked(of_node(measured, id)?).saturating_sub(locked(of_node(first, id)?));
+        (obtainable + compressed + locked).checked_sub(anonymous(of_node(first, id)?))
     })
 }
 
@@ -173,6 +180,12 @@ mod tests {
         let node = &mut measured.nodes[0].meminfo;
         node.set(meminfo::Inactive_anon, node.get(meminfo::Inactive_anon).unwrap() + heap * 4);
         assert_eq!(of(&measured), of(&first) + tables * 4096);
+        // Pages of the heap were locked, and are still not the kernel's.
+        let mut locking = measured.clone();
+        let node = &mut locking.nodes[0].meminfo;
+        node.set(meminfo::Inactive_anon, node.get(meminfo::Inactive_anon).unwrap() - 50 * 4);
+        node.set(meminfo::Mlocked, node.get(meminfo::Mlocked).unwrap_or(0) + 50 * 4);
+        assert_eq!(of(&locking), of(&measured));
         // Pages of the heap were compressed, and are still not the kernel's.
         let node = &mut measured.nodes[0].meminfo;
         node.set(meminfo::Inactive_anon, node.get(meminfo::Inactive_anon).unwrap() - 40 * 4);

@@ -295,7 +295,8 @@ fn maps(view: &View<'_>) -> bool {
     view.measured.iter().any(|(_, role)| ["toucher", "session", "allocator"].contains(&&**role))
 }
 
-/// The CPU time in the kernel that a fault takes, of threads that do little else there.
+/// The time in the kernel that a fault takes, waits for reclaim included, of threads that do little else
+/// there.
 fn fault_time(view: &View<'_>) -> Option<f64> {
     let Work { faults, spent, .. } = &view.work;
     let toucher = view.measured.iter().all(|(_, role)| **role == *"toucher");

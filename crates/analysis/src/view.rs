@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use lotsfree_kernel_files::counters::{Counter, Vmstat};
 use lotsfree_run::{
-    Figures, Histogram, Intervals, Moved, Run, RunOn, Samples, Spent, State, Summary, Toll, Window,
+    ActorFigures, Figures, Histogram, Intervals, Moved, Run, RunOn, Samples, Spent, State, Summary, Toll,
+    Window,
 };
 use lotsfree_scenario::{Case, MachineSpec, Scenario, SweepPoint};
 use lotsfree_settings::ZONE_RECLAIM_MODE;
@@ -55,6 +56,9 @@ pub struct View<'r> {
     /// Further runs of the same thing, which `--repeat` made; empty of a run outside of a [`Comparison`].
     pub repeats: Vec<View<'r>>,
 }
+
+/// The role whose threads ask for memory that may be refused.
+const ASKS: &str = "allocator";
 
 /// What the measured threads did in a part of a run.
 #[derive(Clone, Debug, Default)]
@@ -133,7 +137,17 @@ pub fn busy(of: &Spent) -> f64 {
 impl<'r> View<'r> {
     /// Whether the measured threads ask for memory that may be refused.
     pub fn asks_for_memory(&self) -> bool {
-        self.measured.iter().any(|(_, role)| **role == *"allocator")
+        self.measured.iter().any(|(_, role)| **role == *ASKS)
+    }
+
+    /// Operations of those that ask for memory that failed.
+    pub fn refused(&self) -> u64 {
+        let asks = |figures: &&ActorFigures| {
+            let is =
+                |(actor, role): &(Arc<str>, Arc<str>)| **actor == *figures.actor && **role == *figures.role;
+            figures.role == ASKS && self.measured.iter().any(is)
+        };
+        self.figures().actors.iter().filter(asks).map(|figures| figures.errors).sum()
     }
 
     /// Reads a run as far as it can be read: one that was cut off has fewer figures.

@@ -989,7 +989,7 @@ impl Generation {
     }
 
     /// RHEL 8.10: 4.18.0-553, read in 553.66.1. It has the reclaim of 5.10, the weights of 6.2 and the
-    /// throttle of 5.16, on the multi-queue block layer.
+    /// throttle of 5.16, on the multi-queue block layer. Its OOM killer was not read, and is that of 5.10.
     pub const fn rhel_8() -> Self {
         let rules = Rules::rhel_8();
         Generation {

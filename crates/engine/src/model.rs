@@ -340,7 +340,12 @@ pub fn bytes(case: &Case) -> Result<u64, Errors> {
         }
         _ => None,
     });
-    let files = files * 4 + sessions.sum::<u64>();
+    // What is mapped takes 4 for its entry, touched or not.
+    let asked = case.actors.iter().filter_map(|actor| match &actor.kind {
+        Actor::Allocator(allocator) => Some(page.pages_for(allocator.size.0)),
+        _ => None,
+    });
+    let files = (files + asked.sum::<u64>()) * 4 + sessions.sum::<u64>();
     Ok(memory * (12 + 8 + 4) + files + swap * (4 + 8 + 4 + entry) + (64 << 20))
 }
 

@@ -482,7 +482,7 @@ fn join(id: u32, place: &Place, own: i32) -> Result<(), LabError> {
         lotsfree_storage::set(&procs, &id.to_string()).map_err(at(&procs))?;
     }
     let score = PathBuf::from(format!("/proc/{id}/oom_score_adj"));
-    // Who comes before all others comes no sooner.
+    // 1000 is the kernel's maximum.
     let adj = (place.oom_score_adj + own).min(1000);
     lotsfree_storage::set(&score, &adj.to_string()).map_err(at(&score))
 }

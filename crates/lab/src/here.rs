@@ -104,7 +104,7 @@ pub(crate) fn check_threads(case: &Case) -> Result<(), LabError> {
     if threads <= THREADS {
         return Ok(());
     }
-    let why = format!("{threads} threads; the lab starts at most {THREADS}, the model any number");
+    let why = format!("{threads} threads; the lab starts at most {THREADS}; the model executes them");
     Err(case.refuse("actor", why).into())
 }
 

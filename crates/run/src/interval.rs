@@ -87,7 +87,7 @@ pub struct Event {
     /// The actor that it happened to; `None` for the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
-    /// Page faults of the actor's process since it started, of a mark.
+    /// For a mark: page faults of the actor's process since it started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faults: Option<u64>,
 }

@@ -920,7 +920,7 @@ fn check_actor(
         errors.add(at("stop"), format!("{key}.stop"), message);
     }
     if !(-1000..=1000).contains(&actor.oom_score_adj) {
-        let message = format!("{} is none; write -1000 to 1000", actor.oom_score_adj);
+        let message = format!("is {}; it may be -1000 to 1000", actor.oom_score_adj);
         errors.add(at("oom-score-adj"), format!("{key}.oom-score-adj"), message);
     }
     let Some(machine) = machine else { return };

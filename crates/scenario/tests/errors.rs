@@ -93,7 +93,7 @@ fn each_says_where_what_and_what_would_be_accepted() {
         ("cpus = 4", "cpu = 4", "3:1: machine.cpus: missing; it has no default\n\
             s.toml:5:1: machine.cpu: unknown key; did you mean \"cpus\"?".to_owned()),
         ("cpus = 4", "cpus = 4\ncolour = 1",
-            "6:1: machine.colour: unknown key; known here: generation, cpus, page-size, nodes, distance, kernel, reserved, pagesets, disk, swap".to_owned()),
+            "6:1: machine.colour: unknown key; known here: generation, cpus, page-size, nodes, distance, kernel, reserved, committed, pagesets, disk, swap".to_owned()),
         ("cpus = 4", "cpus = 0", "5:8: machine.cpus: 0 CPUs; write 1 to 4096".to_owned()),
         ("cpus = 4", "cpus = 5000", "5:8: machine.cpus: 5000 CPUs; write 1 to 4096".to_owned()),
         ("cpus = 4", "cpus = [4]",
@@ -220,6 +220,8 @@ fn each_says_where_what_and_what_would_be_accepted() {
              \"zipf\", \"hot-cold\"".to_owned()),
         ("heap = \"512 MiB\"", "heap = \"512 MiB\"\nthreads = 1000000000",
             "13:1: actor.server: more than 16384 threads in all; a scenario has at most 16384".to_owned()),
+        ("heap = \"512 MiB\"", "heap = \"512 MiB\"\noom-score-adj = -1001",
+            "17:17: actor.server.oom-score-adj: is -1001; it may be -1000 to 1000".to_owned()),
         ("heap = \"512 MiB\"", "heap = \"512 MiB\"\nstart = \"60 s\"",
             "17:9: actor.server.start: it starts at 1 min, when the run of 1 min is over; write less".to_owned()),
         ("heap = \"512 MiB\"", "heap = \"512 MiB\"\nstart = \"9 s\"\nstop = \"9 s\"",

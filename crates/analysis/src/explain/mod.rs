@@ -13,7 +13,7 @@ mod alike;
 mod tail;
 
 use lotsfree_run::{EventKind, Moved, Run, RunOn};
-use lotsfree_units::words::{duration, enumeration, plural};
+use lotsfree_units::words::{duration, enumeration};
 use lotsfree_units::{Bytes, Grouped, Percent};
 use serde::Serialize;
 
@@ -206,6 +206,23 @@ impl Outside {
 /// The most actors that a sentence names as ended by the OOM killer.
 const MOST_KILLED: usize = 4;
 
+/// What the OOM killer ended, by the actors of the processes, if they are known.
+fn ended(kills: u64, actors: &[String]) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for actor in actors {
+        if !names.contains(actor) {
+            names.push(actor.clone());
+        }
+    }
+    let processes = if kills == 1 { "a process".to_owned() } else { format!("{kills} processes") };
+    match names.as_slice() {
+        [] => processes,
+        [one] if actors.len() > 1 => format!("{processes} of {one}"),
+        [first, ..] if names.len() > MOST_KILLED => format!("{processes}, the first of {first}"),
+        names => enumeration(names),
+    }
+}
+
 /// The actors that the OOM killer ended, in their order; none where a kill names no actor.
 fn killed(view: &View<'_>) -> Vec<String> {
     let kills = view.run.events().iter().filter(|event| event.kind == EventKind::OomKill);
@@ -254,7 +271,7 @@ impl Account {
             page: view.page(),
             oom_kills: view.summary.oom_kills,
             killed: killed(view),
-            refused: if view.asks_for_memory() { view.work.errors } else { 0 },
+            refused: view.refused(),
             zone_reclaim: view.zone_reclaim(),
             direct: view.direct.clone(),
             sampled: view.run.samples().len() > 1,
@@ -474,18 +491,15 @@ fn judge_one(run: &Account, base: Option<&Account>, tail: &Tail) -> Sentence {
         return said(Mechanism::Unmeasured, text);
     }
     if run.oom_kills > 0 {
-        let what = match run.killed.as_slice() {
-            [] if run.oom_kills == 1 => "a process".to_owned(),
-            [] => format!("{} processes", run.oom_kills),
-            some if some.len() > MOST_KILLED => {
-                format!("{}, the first of them {}", plural(some.len(), "actor"), some[0])
-            }
-            some => enumeration(some),
-        };
+        let what = ended(run.oom_kills, &run.killed);
         return said(Mechanism::OomKill, format!("memory ran out: the OOM killer ended {what}"));
     }
     if run.refused > 0 {
-        let text = format!("the kernel refused memory: {} operations failed", Grouped(run.refused));
+        let failed = match run.refused {
+            1 => "1 operation".to_owned(),
+            many => format!("{} operations", Grouped(many)),
+        };
+        let text = format!("the kernel refused memory: {failed} failed");
         return said(Mechanism::Refused, text);
     }
     let wait = grown(&run.work, run.undisturbed.as_ref());

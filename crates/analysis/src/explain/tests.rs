@@ -286,7 +286,11 @@ fn what_is_not_measured_is_not_explained() {
     };
     assert_eq!(named(&["job"]), "memory ran out: the OOM killer ended job");
     assert_eq!(named(&["cache", "job"]), "memory ran out: the OOM killer ended cache and job");
-    assert_eq!(named(&["s"; 5]), "memory ran out: the OOM killer ended 5 actors, the first of them s");
+    assert_eq!(named(&["s"; 5]), "memory ran out: the OOM killer ended 5 processes of s");
+    let many = named(&["a", "b", "c", "d", "e"]);
+    assert_eq!(many, "memory ran out: the OOM killer ended 5 processes, the first of a");
+    let one = Account { refused: 1, ..calm("mode 0") };
+    assert_eq!(judged(&one, None).text, "the kernel refused memory: 1 operation failed");
     let refused = Account { refused: 1207, ..calm("mode 2") };
     assert_eq!(judged(&refused, None).text, "the kernel refused memory: 1,207 operations failed");
 }

@@ -42,9 +42,10 @@ impl Failure {
 
     fn describe(self) -> (EventKind, &'static str) {
         match self {
-            Failure::Bad => {
-                (EventKind::Error, "an operation named a file, a region or a page that does not exist")
-            }
+            Failure::Bad => (
+                EventKind::Error,
+                "an operation was invalid, or named a file, a region or a page that does not exist",
+            ),
             Failure::Full => (EventKind::Full, "no space on disk (ENOSPC)"),
             Failure::Refused => (EventKind::Error, "the kernel refuses memory that was asked for (ENOMEM)"),
             Failure::Unbegun => (EventKind::Error, "a request ended that had not begun"),

@@ -88,6 +88,8 @@ const STAT_INTERVAL: u64 = 1_000_000_000;
 const FLUSH_TIME: u64 = 2_000_000_000;
 /// Priority of zram as swap, systemd's zram-generator's default.
 const ZRAM_PRIORITY: i32 = 100;
+/// A lab starts an actor's process so many nanoseconds before its time: these are there when a run begins.
+const START_LEAD: u64 = 2_000_000_000;
 /// Entries of the queue that are handled between two calls of `progress`.
 const LOOK: u32 = 1 << 16;
 
@@ -202,7 +204,8 @@ impl Machine {
             made.inspect_err(|lack| _ = lacks.get_or_insert((of.name.clone(), *lack))).ok()
         };
         let segments = program.segments.iter().map(&mut segment).collect();
-        mm.commit_others(memory.committed, program.processes.len() as u64);
+        let there = program.processes.iter().filter(|process| process.start <= START_LEAD).count();
+        mm.commit_others(memory.committed, there as u64);
         let cfq = memory.generation.cfq;
         let blk_mq = memory.generation.blk_mq;
         // CFQ idles only where the heads would have to move. A device has a queue for each CPU if it can; one
@@ -422,10 +425,10 @@ impl Machine {
     }
 
     /// Ends the run, as nobody is left who may be killed.
-    fn panic(&mut self, at: u64) {
+    fn panic(&mut self) {
         self.panicked = true;
         let what = "Kernel panic - not syncing: System is deadlocked on memory";
-        self.log.add(at, EventKind::Error, what.to_owned(), None);
+        self.log.add(self.now, EventKind::Error, what.to_owned(), None);
     }
 
     /// Enters the requests and wake-ups that a call at time `at` has produced into the queue.

@@ -10,6 +10,8 @@ use rustc_hash::FxHashMap;
 use super::Machine;
 use super::measure::{Group, total};
 use super::queue::Event;
+use crate::mm::Victim;
+
 use super::task::{Death, Kind, Process, Stages, State, Thread};
 
 /// The process id of the first actor's first process.
@@ -207,7 +209,8 @@ impl Machine {
         let later_wins = self.mm.oom_later_wins();
         let mut victim: Option<(i64, usize)> = None;
         for (index, process) in self.processes.iter().enumerate() {
-            if process.alive == 0 || process.dying.is_some() {
+            let started = self.tasks[self.threads[process.threads.start].task].state != State::New;
+            if !started || process.alive == 0 || process.dying.is_some() {
                 continue;
             }
             let badness = self.mm.oom_badness(&control, process.number, process.oom_score_adj);
@@ -221,9 +224,10 @@ impl Machine {
             && self.mm.oom_badness(&control, own.number, own.oom_score_adj).is_some();
         let chosen = if kills_asker { Some(process) } else { victim.map(|(_, index)| index) };
         let Some(victim) = chosen else { return false };
-        let Process { name, number, oom_score_adj, .. } = &self.processes[victim];
-        let who = (FIRST_PID + victim as u32, name.as_str(), *oom_score_adj);
-        let messages = self.mm.oom_messages(&control, *number, who, kills_asker);
+        let Process { ref name, number, oom_score_adj, .. } = self.processes[victim];
+        let pid = FIRST_PID + victim as u32;
+        let who = Victim { process: number, pid, name, oom_score_adj, asked: kills_asker };
+        let messages = self.mm.oom_messages(&control, who);
         for message in messages {
             let kind =
                 if message.starts_with("Out of memory") { EventKind::OomKill } else { EventKind::Note };

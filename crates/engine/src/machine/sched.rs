@@ -147,7 +147,7 @@ impl Machine {
             }
             After::OutOfMemory => {
                 if !self.out_of_memory(process, at) {
-                    self.panic(at);
+                    self.panic();
                 }
                 // The allocation is tried again. If its own process was killed, that ends at its next turn,
                 // unless another of its threads ends it.

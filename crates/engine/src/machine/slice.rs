@@ -431,7 +431,7 @@ impl Slice<'_> {
         self.called(done)
     }
 
-    /// Makes a call that waits at most before it has begun, and is then made again.
+    /// Makes a call that does not wait.
     #[inline(never)]
     fn call(&mut self, op: Op) -> Done {
         self.allot();

@@ -101,8 +101,8 @@ impl Madvise {
     /// Takes the advice, or goes on to do so.
     ///
     /// # Errors
-    /// [`Stop::Bad`] if there is no such region, if what is locked is not needed, and for advice to take huge
-    /// pages, which a kernel without them refuses too; a wait for the memory into which pages are swapped in.
+    /// [`Stop::Bad`] if there is no such region, or if what is locked is said not to be needed; a wait for
+    /// the memory into which pages are swapped in.
     pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx) -> Done {
         let process = mm.processes.get_mut(cx.process);
         let Some(vma) = process.and_then(|process| process.vma_mut(self.region)) else {
@@ -118,6 +118,7 @@ impl Madvise {
         match self.advice {
             Advice::Normal | Advice::Sequential | Advice::Random => vma.advice = self.advice,
             Advice::DontNeed if vma.locked => return Err(Stop::Bad),
+            Advice::HugePage => vma.huge = true,
             Advice::NoHugePage => vma.huge = false,
             Advice::WillNeed if file => mm.read_ahead_of_need(cx, number, 0, pages, Advice::Normal),
             Advice::WillNeed if mm.objects[number].hugetlb => {}
@@ -131,12 +132,6 @@ impl Madvise {
                     mm.zap_anon_pages(cx, anon);
                 }
             }
-            Advice::HugePage if mm.may_ask_for_huge_pages() => {
-                if let Some(vma) = mm.processes[cx.process].vma_mut(self.region) {
-                    vma.huge = true;
-                }
-            }
-            Advice::HugePage => return Err(Stop::Bad),
         }
         Ok(())
     }

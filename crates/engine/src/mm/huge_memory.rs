@@ -5,7 +5,8 @@
 //! huge page is split. A table of base pages is deposited with each huge page, so that it saves no memory.
 //!
 //! Not modelled: `enabled = always` for regions that do not ask, reclaim and compaction for a block (where no
-//! block is free, base pages take its place), khugepaged, the huge zero page, swap of whole huge pages.
+//! block is free, base pages take its place), khugepaged, the huge zero page, swap of whole huge pages, and
+//! that a range whose base pages were given up (`MADV_DONTNEED`) has a table and gets no huge page.
 
 use lotsfree_kernel_files::counters::vmstat;
 
@@ -24,8 +25,8 @@ impl Mm {
         self.page.pages(self.page.pmd_huge()).trailing_zeros()
     }
 
-    /// Whether regions may ask for huge pages (`/sys/kernel/mm/transparent_hugepage/enabled`).
-    pub(super) fn may_ask_for_huge_pages(&self) -> bool {
+    /// Whether who asks for huge pages gets any (`/sys/kernel/mm/transparent_hugepage/enabled`).
+    fn has_huge_pages(&self) -> bool {
         has_transparent_hugepage(&self.tuning, self.page.of(self.managed_pages()))
     }
 
@@ -45,12 +46,12 @@ impl Mm {
     /// region has none there.
     pub(super) fn huge_anon_fault(&mut self, cx: &mut Cx, fault: &mut Fault, number: u32) -> bool {
         let Some(vma) = self.processes[cx.process].vma(fault.region()) else { return false };
-        if !vma.huge || vma.object != number || fault.alloc().is_under_way() {
+        if !vma.huge || vma.object != number || fault.alloc().is_under_way() || !self.has_huge_pages() {
             return false;
         }
         let page = fault.page();
         let Some(first) = self.transhuge_first(vma, page) else { return false };
-        let ac = fault.alloc().context(self, cx, Some(page), false);
+        let ac = fault.alloc().context(self, cx, Some(page >> self.pmd_order()), false);
         cx.spend(self.costs.alloc);
         let Some(block) = self.alloc_block(cx, &ac) else {
             self.events[vmstat::thp_fault_fallback] += 1;
@@ -221,8 +222,26 @@ mod tests {
             [vmstat::thp_fault_alloc, vmstat::thp_fault_fallback].map(|event| mm.events[event] as u32);
         assert!(huge < 16 && without > 0, "{huge} huge pages, {without} times none");
         assert_eq!(faults, huge + 512 * (16 - huge));
+        // Where huge pages are switched off, nobody gets any.
         mm.tuning.transparent_hugepage = Some(false);
-        let refused = Madvise::new(RegionId(0), Advice::HugePage).poll(&mut mm, &mut cx);
-        assert_eq!(refused, Err(super::super::Stop::Bad), "a machine without huge pages");
+        mm.map_anon(&mut cx, RegionId(0), 512).unwrap();
+        Madvise::new(RegionId(0), Advice::HugePage).poll(&mut mm, &mut cx).unwrap();
+        assert_eq!(touch(&mut mm, &mut cx, 512), 512);
+    }
+
+    #[test]
+    fn reclaim_splits_a_huge_page_with_the_first_page_that_it_takes() {
+        let (mut mm, mut cx) = machine("linux-6.12", 1 << 18);
+        mm.map_anon(&mut cx, RegionId(0), 4 * 512).unwrap();
+        Madvise::new(RegionId(0), Advice::HugePage).poll(&mut mm, &mut cx).unwrap();
+        touch(&mut mm, &mut cx, 4 * 512);
+        let huge = mm.events[vmstat::thp_fault_alloc];
+        let base = mm.objects[mm.processes[0].vma(RegionId(0)).unwrap().object].base;
+        for page in [700, 701] {
+            mm.unmap_page(entry::frame(mm.entries[(base + page) as usize]).unwrap());
+        }
+        assert_eq!(mm.events[vmstat::thp_split_page], 1);
+        assert_eq!(mm.meminfo().get(meminfo::AnonHugePages), Some((huge - 1) * 2048));
+        assert_eq!(mm.check_huge_pages(), Ok(()));
     }
 }

@@ -7,7 +7,7 @@ use lotsfree_units::Bytes;
 use lotsfree_workload::{Advice, Op, Policy, RegionId};
 
 use super::frame::{NONE, entry, flag, list};
-use super::object::{Backing, Mapping, Object};
+use super::object::{Backing, Mapping, Object, RUN};
 use super::page_alloc::Alloc;
 use super::pgtable::PageTables;
 use super::policy::Arrival;
@@ -57,6 +57,11 @@ impl Vma {
     fn slots(&self) -> Range<usize> {
         let base = self.base as usize;
         base..base + (self.pages >> self.order) as usize
+    }
+
+    /// Whether a walk over page tables looks at it.
+    pub(crate) fn is_walked(&self) -> bool {
+        self.has_recency() && !self.locked
     }
 
     /// Whether accesses say that pages are worth keeping (`vma_has_recency`; `lru_gen_enter_fault` in 6.1).
@@ -144,8 +149,8 @@ impl Fault {
     /// Handles the fault, or goes on to do so. It counts for its task when it is done (`mm_account_fault`).
     ///
     /// # Errors
-    /// The wait after which it is to be polled again; [`Stop::OutOfMemory`]; [`Stop::Bad`] if there is no
-    /// such page.
+    /// The wait after which it is to be polled again; [`Stop::OutOfMemory`]; [`Stop::Bus`] if no page may be
+    /// had; [`Stop::Bad`] if there is no such page.
     #[inline(never)]
     pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx) -> Done {
         mm.handle_fault(cx, self)?;
@@ -228,13 +233,22 @@ impl Mm {
     pub fn map_anon(&mut self, cx: &mut Cx, region: RegionId, pages: u32) -> Done {
         self.generation.policy.reserve(self, cx, pages)?;
         cx.spend(self.costs.syscall);
-        if let Err(refused) = self.account(Some(cx.process), pages.into()) {
+        // Slots have numbers of 32 bits.
+        let fits = self.entries.len() as u64 + u64::from(pages) < u64::from(NONE) - u64::from(RUN);
+        let accounted = if fits { self.account(Some(cx.process), pages.into()) } else { Err(Stop::Refused) };
+        if let Err(refused) = accounted {
             self.generation.policy.unreserve(self, pages);
             return Err(refused);
         }
         self.unmap_if(cx, region)?;
         let object = self.objects.create(&mut self.entries, pages, Backing::Anon);
-        self.add_region(cx, region, object, pages, None)
+        let mapped = self.add_region(cx, region, object, pages, None);
+        if mapped.is_err() {
+            self.generation.policy.unreserve(self, pages);
+            self.unaccount(pages.into());
+            self.objects.release(&mut self.entries, object);
+        }
+        mapped
     }
 
     /// `mmap` of a file from its beginning.
@@ -255,7 +269,12 @@ impl Mm {
         }
         let copies =
             if shared { None } else { Some(self.objects.create(&mut self.entries, pages, Backing::Anon)) };
-        self.add_region(cx, region, object, pages, copies)
+        let mapped = self.add_region(cx, region, object, pages, copies);
+        if let (Err(_), Some(copies)) = (mapped, copies) {
+            self.unaccount(pages.into());
+            self.objects.release(&mut self.entries, copies);
+        }
+        mapped
     }
 
     pub(super) fn add_region(
@@ -308,7 +327,8 @@ impl Mm {
             which: which as u32,
             copies,
             advice: Advice::Normal,
-            locked,
+            // Huge pages of the pool stay anyway, and do not count as locked.
+            locked: locked && !hugetlb,
             huge: false,
             ra: RaState::default(),
             mmap_miss: 0,
@@ -337,11 +357,10 @@ impl Mm {
         };
         self.processes[cx.process].total_vm -= u64::from(vma.pages);
         self.munlock_vma(&vma);
-        let private = self.objects[vma.object].is_private();
-        if private {
+        if self.objects[vma.object].is_private() {
             self.generation.policy.unreserve(self, vma.pages);
         }
-        if private || vma.copies.is_some() {
+        if self.is_accountable(&vma) {
             self.unaccount(vma.pages.into());
         }
         self.zap(cx, vma.object, vma.which as usize);

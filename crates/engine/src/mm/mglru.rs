@@ -790,12 +790,12 @@ impl Mm {
         zones[0]..zones[zones.len() - 1] + 1
     }
 
-    /// Whether accesses through any mapping of the object count as use of its pages. Those through a mapping
-    /// that was advised to be read at random or in sequence do not.
+    /// Whether accesses through any mapping of the object count as use of its pages (`should_skip_vma`).
+    /// Those through a mapping that is locked, or was advised to be read at random or in sequence, do not.
     fn has_recency(&self, number: u32) -> bool {
         self.objects[number].mappings.iter().any(|mapping| {
             let process = self.processes.get(mapping.process);
-            process.and_then(|process| process.vma(RegionId(mapping.region))).is_some_and(Vma::has_recency)
+            process.and_then(|process| process.vma(RegionId(mapping.region))).is_some_and(Vma::is_walked)
         })
     }
 

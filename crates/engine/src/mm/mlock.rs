@@ -3,7 +3,9 @@
 //! A page of a locked region is on the list of the unevictable, where reclaim does not look. Each page that
 //! is brought in is a fault of the task, as if it had touched the page.
 //!
-//! Not modelled: `MLOCK_ONFAULT`, `munlock`, and limits: who locks has `CAP_IPC_LOCK`.
+//! Not modelled: `MLOCK_ONFAULT`, `munlock`, limits (who locks has `CAP_IPC_LOCK`), that files and segments
+//! which are mapped after `mlockall` are populated too, and that pages which a fault maps around it are
+//! locked.
 
 use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_workload::RegionId;
@@ -69,9 +71,10 @@ impl Lock {
             let process = mm.processes.get_mut(cx.process).ok_or(Stop::Bad)?;
             process.locks_future |= self.call == Call::Mlockall;
             if self.call == Call::Mlock {
-                process.vma_mut(self.region).ok_or(Stop::Bad)?.locked = true;
+                let vma = process.vma_mut(self.region).ok_or(Stop::Bad)?;
+                vma.locked = vma.order == 0;
             } else if self.call == Call::Mlockall {
-                process.vmas.iter_mut().flatten().for_each(|vma| vma.locked = true);
+                process.vmas.iter_mut().flatten().for_each(|vma| vma.locked = vma.order == 0);
             }
             self.begun = true;
         }
@@ -79,7 +82,7 @@ impl Lock {
         let last = if self.call == Call::Mlockall { regions } else { self.region.0 + 1 };
         while self.region.0 < last {
             self.populate(mm, cx)?;
-            (self.region.0, self.page) = (self.region.0 + 1, 0);
+            (self.region.0, self.page, self.fault) = (self.region.0 + 1, 0, None);
         }
         Ok(())
     }
@@ -90,11 +93,17 @@ impl Lock {
             return Ok(());
         };
         // A private region that may be written to is populated by stores.
-        let writes = vma.copies.is_some() || mm.objects[vma.object].is_private();
+        let writes = mm.is_accountable(vma);
         let (pages, step) = (vma.pages, 1 << vma.order);
         while self.page < pages {
             let (region, page) = (self.region, self.page);
-            self.fault.get_or_insert_with(|| Fault::new(region, page, writes)).poll(mm, cx)?;
+            let fault = self.fault.get_or_insert_with(|| Fault::new(region, page, writes));
+            match fault.poll(mm, cx) {
+                // A page that cannot be had ends `mlock`; the others go on with the next region.
+                Err(Stop::Bus | Stop::Bad) if self.call == Call::Mlock => return Err(Stop::Refused),
+                Err(Stop::Bus | Stop::Bad) => break,
+                done => done?,
+            }
             self.fault = None;
             if let Some(vma) = mm.processes[cx.process].vma(region) {
                 mm.mlock_page(vma.object, vma.copies, page);
@@ -172,12 +181,6 @@ impl Mm {
             let vma = self.processes[mapping.process].vma(RegionId(mapping.region));
             vma.is_some_and(|vma| vma.locked) && object.is_mapped(which, page, e)
         })
-    }
-
-    /// Pages of the locked regions of a process (`VmLck`).
-    pub fn locked_vm(&self, process: usize) -> u64 {
-        let vmas = self.processes.get(process).map_or(&[][..], |process| &process.vmas);
-        vmas.iter().flatten().filter(|vma| vma.locked).map(|vma| u64::from(vma.pages)).sum()
     }
 }
 
@@ -263,7 +266,6 @@ mod tests {
                 assert_eq!((host.cx.minor, host.cx.major), (PAGES, 0), "{kernel}");
                 host.touch(0, PAGES);
                 assert_eq!(host.cx.minor, PAGES, "{kernel}: a touch is no fault");
-                assert_eq!(host.mm.locked_vm(0), u64::from(PAGES));
                 // More than there is memory for: the locked pages stay.
                 let mut other = host.cx;
                 other.process = host.mm.create_process(Policy::Local);
@@ -276,7 +278,7 @@ mod tests {
                 assert_eq!(host.mm.rss(0).total(), u64::from(PAGES));
                 host.cx = mine;
                 host.run(|mm, cx| mm.unmap(cx, RegionId(0)));
-                assert_eq!((host.lines()[0], host.mm.locked_vm(0)), (0, 0), "{kernel}");
+                assert_eq!(host.lines()[0], 0, "{kernel}");
             }
         }
     }

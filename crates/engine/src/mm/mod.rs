@@ -75,7 +75,7 @@ use crate::tuning::Tuning;
 use lotsfree_units::PageSize;
 pub(crate) use mmzone::{Layout, has_transparent_hugepage, kernel_pages, unmanaged};
 use object::Objects;
-pub use oom_kill::{Badness, OomControl, Rss};
+pub use oom_kill::{Badness, OomControl, Rss, Victim};
 use page_writeback::Writeback;
 pub use readahead::RaState;
 pub use splice::CopyRange;

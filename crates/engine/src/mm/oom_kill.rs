@@ -10,6 +10,9 @@ use super::Mm;
 use super::frame::entry;
 use super::memory::Vma;
 
+/// Bytes of a process's name, with the zero at its end.
+const TASK_COMM_LEN: usize = 16;
+
 /// `OOM_SCORE_ADJ_MIN`: a process that is never chosen.
 const UNKILLABLE: i32 = -1000;
 
@@ -33,7 +36,7 @@ pub struct Rss {
     pub file: u64,
     /// Shared memory.
     pub shmem: u64,
-    /// Anonymous memory on swap.
+    /// Anonymous memory on swap, or in memory on its way there and back.
     pub swap: u64,
 }
 
@@ -43,6 +46,21 @@ impl Rss {
         let Rss { anon, file, shmem, swap } = self;
         anon + file + shmem + swap
     }
+}
+
+/// The process that the OOM killer ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Victim<'a> {
+    /// Its number among the address spaces.
+    pub process: usize,
+    /// Its process id.
+    pub pid: u32,
+    /// Its name.
+    pub name: &'a str,
+    /// `/proc/PID/oom_score_adj`
+    pub oom_score_adj: i32,
+    /// Whether it has asked for the memory itself (`vm.oom_kill_allocating_task`).
+    pub asked: bool,
 }
 
 /// Where memory ran out.
@@ -82,7 +100,9 @@ impl Mm {
             object if object.shmem => rss.shmem += mapped,
             _ => {
                 rss.anon += mapped;
-                let swapped = |e: &&u32| matches!(entry::is(**e), entry::Is::Swap(_));
+                // One in the swap cache counts as on swap until it is mapped again (`do_swap_page`).
+                let swapped =
+                    |e: &&u32| matches!(entry::is(**e), entry::Is::Swap(_) | entry::Is::Resident(_));
                 rss.swap += entries.iter().filter(swapped).count() as u64;
             }
         }
@@ -91,12 +111,18 @@ impl Mm {
     /// The circumstances under which a process ran out of memory (`constrained_alloc`).
     pub fn oom_control(&self, process: usize) -> OomControl {
         let policy = self.processes.get(process).map(|process| &process.policy);
+        let all = u64::MAX >> (u64::BITS as usize - self.nodes.len());
         let nodes = match policy {
-            Some(Policy::Bind(nodes)) => Some(nodes.iter().fold(0u64, |mask, node| mask | 1 << (node % 64))),
+            Some(Policy::Bind(nodes)) => Some(mask_of(nodes)).filter(|mask| mask & all != all),
             _ => None,
         };
-        let counts = |node: usize| nodes.is_none_or(|mask| mask >> node & 1 == 1);
-        let ram: u64 = self.zones.iter().filter(|zone| counts(zone.node)).map(|zone| zone.managed).sum();
+        let ram: u64 = match nodes {
+            Some(mask) => {
+                let bound = self.zones.iter().filter(|zone| mask >> zone.node & 1 == 1);
+                bound.map(|zone| zone.present).sum()
+            }
+            None => self.managed_pages(),
+        };
         OomControl { nodes, total: ram + u64::from(self.swap.total) }
     }
 
@@ -105,7 +131,7 @@ impl Mm {
     pub fn oom_badness(&self, control: &OomControl, process: usize, adj: i32) -> Option<i64> {
         let space = self.processes.get(process).filter(|_| adj != UNKILLABLE)?;
         if let (Some(mask), Policy::Bind(nodes)) = (control.nodes, &space.policy)
-            && nodes.iter().all(|node| mask >> (node % 64) & 1 == 0)
+            && mask_of(nodes) & mask == 0
         {
             return None;
         }
@@ -125,15 +151,10 @@ impl Mm {
     }
 
     /// What the kernel says when it kills a process (`dump_oom_summary`, `oom_kill_process`): two messages,
-    /// of which one begins with `Out of memory`. `asked` says that the process has asked for the memory
-    /// itself (`vm.oom_kill_allocating_task`).
-    pub fn oom_messages(
-        &self,
-        control: &OomControl,
-        process: usize,
-        (pid, name, adj): (u32, &str, i32),
-        asked: bool,
-    ) -> Vec<String> {
+    /// of which one begins with `Out of memory`. RHEL 6 puts the user before the name, which is left out.
+    pub fn oom_messages(&self, control: &OomControl, victim: Victim<'_>) -> Vec<String> {
+        let Victim { process, pid, name, oom_score_adj: adj, asked } = victim;
+        let name: String = name.chars().take(TASK_COMM_LEN - 1).collect();
         let why = if asked { "Out of memory (oom_kill_allocating_task)" } else { "Out of memory" };
         let kib = |pages: u64| self.page.kib(pages);
         let rss = self.rss(process);
@@ -172,6 +193,11 @@ impl Mm {
     }
 }
 
+/// The mask of some nodes.
+fn mask_of(nodes: &[u32]) -> u64 {
+    nodes.iter().fold(0, |mask, node| mask | 1 << (node % u64::BITS))
+}
+
 /// Nodes of a mask as the kernel lists them: `0`, `0-1`, `0,2`.
 fn nodes_in(mask: u64) -> String {
     let nodes: Vec<u32> = (0..u64::BITS).filter(|node| mask >> node & 1 == 1).collect();
@@ -206,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_memory_on_swap_and_in_tables_counts_and_the_adjustment_is_a_share_of_all() {
+    fn what_is_in_memory_and_in_tables_counts_and_the_adjustment_is_a_share_of_all() {
         for (kernel, tables) in [("linux-3.10", 6), ("linux-4.4", 7), ("linux-6.12", 8)] {
             let mm = machine(kernel, &[3000]);
             let control = mm.oom_control(0);
@@ -227,26 +253,47 @@ mod tests {
     }
 
     #[test]
+    fn what_is_on_swap_or_on_its_way_counts_as_much_as_what_is_in_memory() {
+        let mut mm = machine("linux-6.12", &[3000]);
+        let before = mm.rss(0);
+        assert_eq!(before, Rss { anon: 3000, ..Rss::default() });
+        // Some pages leave the page table for the swap cache, and one of them memory.
+        let mut cx = Cx::new(0, 0, usize::MAX, 0);
+        for page in 0..10 {
+            let base = mm.objects[mm.processes[0].vma(RegionId(0)).unwrap().object].base;
+            let frame = entry::frame(mm.entries[(base + page) as usize]).unwrap();
+            assert!(mm.add_to_swap(&mut cx, frame));
+            mm.unmap_page(frame);
+        }
+        assert_eq!((mm.rss(0), mm.check()), (Rss { anon: 2990, swap: 10, ..Rss::default() }, Ok(())));
+        let control = mm.oom_control(0);
+        assert_eq!(mm.oom_badness(&control, 0, 0), Some(3008));
+    }
+
+    #[test]
     fn a_process_that_is_bound_elsewhere_is_left_alone() {
         let mut mm = Mm::new(&Config::new(Generation::linux_6_12(), vec![1 << 14, 1 << 15]));
         for policy in [Policy::Bind(vec![0]), Policy::Bind(vec![1]), Policy::Local] {
             mm.create_process(policy);
         }
         let control = mm.oom_control(0);
-        assert!(control.total < 1 << 14, "the memory of node 0");
+        assert_eq!(control.nodes, Some(1));
+        assert!((16_000..=16_384).contains(&control.total), "{} pages of node 0", control.total);
         let eligible = [0, 1, 2].map(|process| mm.oom_badness(&control, process, 0).is_some());
         assert_eq!(eligible, [true, false, true]);
+        let both = mm.create_process(Policy::Bind(vec![0, 1]));
+        assert_eq!(mm.oom_control(both), mm.oom_control(2), "bound to all nodes is not bound");
         let anywhere = mm.oom_control(2);
         assert!([0, 1, 2].iter().all(|process| mm.oom_badness(&anywhere, *process, 0).is_some()));
     }
 
     #[test]
     fn the_messages_are_those_of_the_kernel() {
-        let victim = (1000, "hog", 7);
+        let victim = Victim { process: 0, pid: 1000, name: "hog", oom_score_adj: 7, asked: false };
         let new = machine("linux-6.1", &[1000]);
         let control = new.oom_control(0);
         assert_eq!(
-            new.oom_messages(&control, 0, victim, false),
+            new.oom_messages(&control, victim),
             [
                 "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,\
               task_memcg=/,task=hog,pid=1000,uid=0",
@@ -257,7 +304,7 @@ mod tests {
         let old = machine("linux-3.10", &[8000]);
         let control = old.oom_control(0);
         assert_eq!(
-            old.oom_messages(&control, 0, (1000, "hog", 0), true),
+            old.oom_messages(&control, Victim { oom_score_adj: 0, asked: true, ..victim }),
             [
                 "Out of memory (oom_kill_allocating_task): Kill process 1000 (hog) score 99 or sacrifice child",
                 "Killed process 1000 (hog) total-vm:32000kB, anon-rss:32000kB, file-rss:0kB"

@@ -7,9 +7,8 @@
 //! (`vm_committed_as_batch`), and that there is less free memory at boot, of which the reserves are a part,
 //! than the zones manage.
 
-use lotsfree_formulas::Rules;
 use lotsfree_formulas::overcommit::{
-    Asker, CommitState, Mode, OvercommitRules, commit_limit, default_reserves_kib, largest_request,
+    Asker, CommitState, Heuristic, Mode, OvercommitRules, commit_limit, default_reserves_kib, largest_request,
 };
 
 use super::frame::entry;
@@ -18,10 +17,14 @@ use super::vmstat::Stat;
 use super::{Done, Mm, Stop};
 use crate::tuning::Tuning;
 
+/// The rules of kernels whose function was not read (3.0): those of RHEL 6.
+const UNREAD: OvercommitRules =
+    OvercommitRules { heuristic: Heuristic::CacheFirst, kbytes: false, user_reserve: false };
+
 impl Mm {
-    /// The kernel's rules. Where its function was not read, RHEL 6's are used.
-    fn overcommit_rules(&self) -> Option<OvercommitRules> {
-        self.generation.rules.overcommit.or(Rules::rhel_6().overcommit)
+    /// The kernel's rules.
+    fn overcommit_rules(&self) -> OvercommitRules {
+        self.generation.rules.overcommit.unwrap_or(UNREAD)
     }
 
     /// Pages of the pools of huge pages (`hugetlb_total_pages`).
@@ -34,10 +37,10 @@ impl Mm {
     }
 
     /// `CommitLimit`, in pages.
-    pub(super) fn commit_limit(&self) -> Option<u64> {
+    pub(super) fn commit_limit(&self) -> u64 {
         let (ram, swap) = (self.managed_pages(), u64::from(self.swap.total));
         let huge = self.hugetlb_total_pages();
-        Some(commit_limit(&self.overcommit_rules()?, self.tuning.commit_limit, ram, huge, swap, self.page))
+        commit_limit(&self.overcommit_rules(), self.tuning.commit_limit, ram, huge, swap, self.page)
     }
 
     /// `vm.admin_reserve_kbytes` and `vm.user_reserve_kbytes`.
@@ -50,7 +53,7 @@ impl Mm {
     /// The most pages that a process may ask for at once; `None` if nothing is refused. Whoever is no process
     /// is the administrator, with nothing mapped.
     pub(super) fn largest_request(&self, process: Option<usize>) -> Option<u64> {
-        let (rules, limit) = (self.overcommit_rules()?, self.commit_limit()?);
+        let (rules, limit) = (self.overcommit_rules(), self.commit_limit());
         let mode = self.tuning.overcommit;
         if mode == Mode::Always {
             return None;
@@ -67,7 +70,7 @@ impl Mm {
             user_reserve: pages(user),
             ..CommitState::default()
         };
-        if mode == Mode::Heuristic {
+        if mode == Mode::Heuristic && rules.heuristic != Heuristic::Obvious {
             let sums = self.all();
             state.free = sums.free;
             state.file = sums.get(Stat::FilePages) + sums.get(Stat::SwapCached);
@@ -92,13 +95,18 @@ impl Mm {
         Ok(())
     }
 
+    /// Whether the pages of a region are promised: it is private and may be written to (`VM_ACCOUNT`).
+    pub(super) fn is_accountable(&self, vma: &Vma) -> bool {
+        vma.copies.is_some() || self.objects[vma.object].is_private()
+    }
+
     /// Takes back a promise (`vm_unacct_memory`).
     pub(super) fn unaccount(&mut self, pages: u64) {
         self.committed -= pages;
     }
 
     /// Promises to programs that are not those of the run what is left of `all` pages after the segments that
-    /// there are and the programs of the run, which have one thread each when it begins.
+    /// there are and as many `programs` of the run, which have one thread each.
     pub(crate) fn commit_others(&mut self, all: u64, programs: u64) {
         let ours = self.committed + programs * self.program_pages(1).1;
         self.others_committed = all.saturating_sub(ours);
@@ -107,12 +115,11 @@ impl Mm {
 
     /// Checks what is promised, and what each process has mapped.
     pub(super) fn check_committed(&self) -> Result<(), String> {
-        let accounted = |vma: &&Vma| vma.copies.is_some() || self.objects[vma.object].is_private();
         let mut promised = self.others_committed;
         for (process, space) in self.processes.iter().enumerate() {
             let vmas = || space.vmas.iter().flatten();
-            promised +=
-                space.own_committed + vmas().filter(accounted).map(|vma| u64::from(vma.pages)).sum::<u64>();
+            promised += space.own_committed
+                + vmas().filter(|vma| self.is_accountable(vma)).map(|vma| u64::from(vma.pages)).sum::<u64>();
             let mapped = space.own_vm + vmas().map(|vma| u64::from(vma.pages)).sum::<u64>();
             if mapped != space.total_vm {
                 return Err(format!(
@@ -228,7 +235,7 @@ mod tests {
     #[test]
     fn a_segment_counts_in_its_length_and_a_file_of_tmpfs_by_page() {
         let (mut mm, mut cx) = machine("linux-6.12", Mode::Never, 10, 0);
-        let most = mm.commit_limit().unwrap() - 1;
+        let most = mm.commit_limit() - 1;
         assert_eq!(mm.create_segment(most as u32 + 1, true), Err(Lack::Promise(most)));
         let segment = mm.create_segment(1000, true).unwrap();
         assert_eq!(mm.committed, 1000);

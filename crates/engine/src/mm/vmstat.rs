@@ -542,9 +542,7 @@ impl Mm {
         lines.put(meminfo::SwapFree, self.page.kib(self.swap.free()));
         let pool = self.huge_pages();
         let huge = pool.total << self.hugetlb.order;
-        if let Some(limit) = self.commit_limit() {
-            lines.put(meminfo::CommitLimit, self.page.kib(limit));
-        }
+        lines.put(meminfo::CommitLimit, self.page.kib(self.commit_limit()));
         lines.put(meminfo::Committed_AS, self.page.kib(self.committed));
         Self::hugepage_lines(&mut lines, pool);
         lines.put(meminfo::HugePages_Rsvd, pool.reserved);

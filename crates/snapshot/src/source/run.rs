@@ -110,11 +110,10 @@ fn common(run: &Run) -> MemorySource {
 /// is told in other words.
 fn kernel_log(run: &Run) -> String {
     let begin = (run.facts().uptime * 1e6) as u64;
+    const BEGIN: [&str; 4] = ["Out of memory", "Killed process ", "oom-kill:", "Kernel panic"];
     let is_message = |event: &&Event| {
-        matches!(event.kind, EventKind::OomKill | EventKind::Note)
-            && ["Out of memory", "Killed process ", "oom-kill:"]
-                .iter()
-                .any(|start| event.what.starts_with(start))
+        matches!(event.kind, EventKind::OomKill | EventKind::Note | EventKind::Error)
+            && BEGIN.iter().any(|begin| event.what.starts_with(begin))
     };
     let messages = run.events().iter().filter(is_message);
     let lines = messages.enumerate().map(|(number, event)| {

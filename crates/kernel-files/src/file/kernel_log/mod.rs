@@ -93,12 +93,15 @@ const MEMCG: &str = "CONSTRAINT_MEMCG";
 const PANIC: &str = "Kernel panic - not syncing: Out of memory";
 /// How the first line of a kernel begins (`init/version.c:linux_banner`).
 const BOOT: &str = "Linux version ";
+/// The whole of such a panic where no process was left to kill, as newer kernels say it (read in 5.10).
+const DEADLOCKED: &str = "Kernel panic - not syncing: System is deadlocked on memory";
 /// How such a panic goes on where no process was left to kill (`mm/oom_kill.c:out_of_memory`).
 const UNKILLABLE: &str = "Out of memory and no killable processes";
 /// Texts of which a line of interest contains at least one. Lines with none of them are dismissed without
 /// parsing.
-const SIGNS: [&str; 29] = [
+const SIGNS: [&str; 30] = [
     BOOT,
+    DEADLOCKED,
     " blocked for more than ",
     "soft lockup - CPU#",
     "Killed /",
@@ -297,10 +300,12 @@ struct Reader {
 impl Reader {
     /// Reads one line that may be an event.
     fn take(&mut self, number: usize, line: &str) {
-        if line.contains(PANIC) {
-            let panics = split_prefix(line).is_some_and(|(_, message)| message.starts_with(PANIC));
+        if line.contains(PANIC) || line.contains(DEADLOCKED) {
+            let begins = |message: &str| message.starts_with(PANIC) || message.starts_with(DEADLOCKED);
+            let panics = split_prefix(line).is_some_and(|(_, message)| begins(message));
             if panics && self.panics.len() < MOST_EVENTS {
-                self.panics.push_back((line.contains(UNKILLABLE), vec![(number, line.to_owned())]));
+                let unkillable = line.contains(UNKILLABLE) || line.contains(DEADLOCKED);
+                self.panics.push_back((unkillable, vec![(number, line.to_owned())]));
             }
             return;
         }
