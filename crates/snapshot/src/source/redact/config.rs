@@ -194,9 +194,10 @@ pub(super) fn unit(text: &str) -> String {
         }
         out.push('\n');
     }
-    // The file ended within a continued line.
+    // The file ended within a continued line, of which the last one has its place already.
     let rest = unit_line(whole.trim());
     if !rest.is_empty() {
+        out.pop();
         out.push_str(&rest);
         out.push('\n');
     }
@@ -307,6 +308,17 @@ mod tests {
             unit(text),
             "\n[Service]\n\n\n\nLimitMEMLOCK=infinity\nMemoryMax=4G\n\nMemoryHigh=redacted\n[X-Redacted]\nredacted\nManagedOOMPreference=avoid\n\n\nMemoryLow=1G\n"
         );
+    }
+
+    #[test]
+    fn a_unit_that_ends_within_a_continued_line_gets_no_line_more() {
+        for (text, kept) in [
+            ("acme \\", "redacted\n"),
+            ("MemoryMax=\\\n 4G \\\n", "\nMemoryMax=4G\n"),
+            ("MemoryMax=4G \\\n# acme\n", "\nMemoryMax=4G\n"),
+        ] {
+            assert_eq!(unit(text), kept, "{text:?}");
+        }
     }
 
     #[test]
