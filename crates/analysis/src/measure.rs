@@ -5,7 +5,7 @@ use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::compare::error::Span;
 use crate::explain::FASTER;
-use crate::view::{View, Work};
+use crate::view::{ASKS, View, Work};
 
 /// Which way a measure should go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,9 +290,14 @@ fn page_tables(view: &View<'_>) -> Option<f64> {
     (most - least >= 1024.0 * 1024.0).then_some(most)
 }
 
-/// Whether the threads that are measured map memory and touch it, so that faults are what they do.
-fn maps(view: &View<'_>) -> bool {
-    view.measured.iter().any(|(_, role)| ["toucher", "session", "allocator"].contains(&&**role))
+/// Whether threads of one of these roles are measured.
+fn has_role(view: &View<'_>, roles: &[&str]) -> bool {
+    view.measured.iter().any(|(_, role)| roles.contains(&&**role))
+}
+
+/// The page faults of threads that map memory and touch it, so that faults are what they do.
+fn page_faults(view: &View<'_>) -> Option<f64> {
+    has_role(view, &["toucher", "session", ASKS]).then_some(view.work.faults as f64)
 }
 
 /// The time in the kernel that a fault takes, waits for reclaim included, of threads that do little else
@@ -303,8 +308,11 @@ fn fault_time(view: &View<'_>) -> Option<f64> {
     (toucher && *faults > 0).then(|| (spent.system + spent.reclaim) as f64 / *faults as f64)
 }
 
-/// The most that a line of `/proc/meminfo` says, in bytes.
-fn most(view: &View<'_>, line: &str) -> Option<f64> {
+/// The most that a line of `/proc/meminfo` says, in bytes, where threads are measured that ask for memory.
+fn most_promised(view: &View<'_>, line: &str) -> Option<f64> {
+    if !has_role(view, &[ASKS]) {
+        return None;
+    }
     let column = view.run.samples().column(&format!("meminfo.{line}"))?;
     column.iter().flatten().max().map(|kib| kib as f64 * 1024.0)
 }
@@ -337,7 +345,7 @@ const ROWS: &[Row] = {
             moved(view, |m| m.major_faults)
                 .or_else(|| (!view.pace.is_empty()).then_some(view.work.major_faults as f64))
         }),
-        row("page_faults", "page faults", Count, Lower, |view| maps(view).then_some(view.work.faults as f64)),
+        row("page_faults", "page faults", Count, Lower, page_faults),
         row("fault_ns", "time in the kernel per fault", Nanoseconds, Lower, fault_time),
         row("direct_scan_pages", "pages scanned by tasks", Count, Lower, |view| {
             moved(view, |m| m.direct_scan)
@@ -381,12 +389,8 @@ const ROWS: &[Row] = {
             level(view, "inactive_file")
         }),
         row("page_tables_bytes", "page tables, most", Bytes, Lower, page_tables),
-        row("promised_bytes", "promised, most", Bytes, Neither, |view| {
-            most(view, "Committed_AS").filter(|_| view.asks_for_memory())
-        }),
-        row("commit_limit_bytes", "commit limit", Bytes, Neither, |view| {
-            most(view, "CommitLimit").filter(|_| view.asks_for_memory())
-        }),
+        row("promised_bytes", "promised, most", Bytes, Neither, |view| most_promised(view, "Committed_AS")),
+        row("commit_limit_bytes", "commit limit", Bytes, Neither, |view| most_promised(view, "CommitLimit")),
         row("page_in_bytes", "read from devices", Bytes, Neither, |view| moved_kib(view, |m| m.page_in)),
         row("page_out_bytes", "written to devices", Bytes, Neither, |view| moved_kib(view, |m| m.page_out)),
         row("refault_file_pages", "file pages read again", Count, Lower, |view| {

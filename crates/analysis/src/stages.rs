@@ -1,7 +1,7 @@
 //! When a process reached the stages of its work, and how many page faults it took there.
 
 use lotsfree_run::{Event, EventKind};
-use lotsfree_units::Grouped;
+use lotsfree_units::words::counted;
 
 use crate::measure::nanoseconds;
 use crate::view::View;
@@ -48,8 +48,7 @@ pub fn sentence(view: &View<'_>) -> Option<String> {
         let after = nanoseconds(after_ns as f64);
         let faults = match faults {
             0 => "no page fault".to_owned(),
-            1 => "1 page fault".to_owned(),
-            faults => format!("{} page faults", Grouped(faults)),
+            faults => counted(faults, "page fault"),
         };
         match number {
             0 => format!("{name} {after} after the start, with {faults}"),

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use lotsfree_kernel_files::counters::{Counter, Vmstat};
 use lotsfree_run::{
-    ActorFigures, Figures, Histogram, Intervals, Moved, Run, RunOn, Samples, Spent, State, Summary, Toll,
-    Window,
+    Figures, Histogram, Intervals, Moved, Run, RunOn, Samples, Spent, State, Summary, Toll, Window,
 };
 use lotsfree_scenario::{Case, MachineSpec, Scenario, SweepPoint};
 use lotsfree_settings::ZONE_RECLAIM_MODE;
@@ -57,8 +56,8 @@ pub struct View<'r> {
     pub repeats: Vec<View<'r>>,
 }
 
-/// The role whose threads ask for memory that may be refused.
-const ASKS: &str = "allocator";
+/// The role of threads that ask for memory, which may be refused.
+pub(crate) const ASKS: &str = "allocator";
 
 /// What the measured threads did in a part of a run.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +66,8 @@ pub struct Work {
     pub operations: u64,
     /// Operations that failed.
     pub errors: u64,
+    /// How many of them failed in threads that ask for memory: it was refused.
+    pub refused: u64,
     /// Length of the part.
     pub seconds: f64,
     /// How long requests took.
@@ -135,21 +136,6 @@ pub fn busy(of: &Spent) -> f64 {
 }
 
 impl<'r> View<'r> {
-    /// Whether the measured threads ask for memory that may be refused.
-    pub fn asks_for_memory(&self) -> bool {
-        self.measured.iter().any(|(_, role)| **role == *ASKS)
-    }
-
-    /// Operations of those that ask for memory that failed.
-    pub fn refused(&self) -> u64 {
-        let asks = |figures: &&ActorFigures| {
-            let is =
-                |(actor, role): &(Arc<str>, Arc<str>)| **actor == *figures.actor && **role == *figures.role;
-            figures.role == ASKS && self.measured.iter().any(is)
-        };
-        self.figures().actors.iter().filter(asks).map(|figures| figures.errors).sum()
-    }
-
     /// Reads a run as far as it can be read: one that was cut off has fewer figures.
     pub fn of(run: &'r Run) -> Self {
         let summary = run.summary();
@@ -391,6 +377,9 @@ impl Subject {
                 if window.is_some_and(|window| inside(window, interval.from, interval.at)) {
                     sum.operations = sum.operations.saturating_add(interval.operations);
                     sum.errors = sum.errors.saturating_add(interval.errors);
+                    if *interval.role == *ASKS {
+                        sum.refused = sum.refused.saturating_add(interval.errors);
+                    }
                     sum.major_faults = sum.major_faults.saturating_add(interval.major_faults);
                     let faults = interval.major_faults.saturating_add(interval.minor_faults);
                     sum.faults = sum.faults.saturating_add(faults);

@@ -17,14 +17,13 @@ use lotsfree_run::wire::{self, Message};
 use lotsfree_run::{Event, EventKind, Interval, Sample, Sink, Spent, State};
 use lotsfree_scenario::Case;
 use lotsfree_watch::Sampler;
+use lotsfree_workload::START_LEAD_NS;
 
 use crate::agent::{self, Clock, FAILED, Order, READY, Segment};
 use crate::command::Exec;
 use crate::error::{LabError, at, calling};
 use crate::toll::TollKeeper;
 
-/// An actor's process is started this many nanoseconds before the actor's time.
-const START_LEAD_NS: u64 = 2_000_000_000;
 /// The run fails if an agent is not ready after this.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
 /// Nanoseconds from the time at which all agents are ready to the start of the run.

@@ -68,7 +68,7 @@ fn disk_of(path: &Path) -> Result<PathBuf, String> {
     Ok(whole.map_or_else(|| device.clone(), Path::to_path_buf))
 }
 
-/// Threads that the lab starts at most: each is one of the kernel's, and each process a program.
+/// The most threads that the lab starts.
 const THREADS: u64 = 4096;
 
 /// Whether the kernel of a case uses the multi-generational LRU.
@@ -104,7 +104,9 @@ pub(crate) fn check_threads(case: &Case) -> Result<(), LabError> {
     if threads <= THREADS {
         return Ok(());
     }
-    let why = format!("{threads} threads; the lab starts at most {THREADS}; the model executes them");
+    let why = format!(
+        "the lab starts at most {THREADS} threads, and this scenario has {threads}; the model executes it"
+    );
     Err(case.refuse("actor", why).into())
 }
 

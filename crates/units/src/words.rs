@@ -1,8 +1,15 @@
 //! Words around numbers and lists of names.
 
+use crate::Grouped;
+
 /// `1 finding`, `2 findings`.
 pub fn plural(n: usize, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
+/// `1 fault`, `1,207 faults`.
+pub fn counted(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", Grouped(n), if n == 1 { "" } else { "s" })
 }
 
 /// `1 s`, `90 s`, `48 h`.

@@ -12,5 +12,6 @@ pub mod quantity;
 pub use actor::Actor;
 pub use op::{Advice, COPY_BUFFER, CommandId, FileId, How, Op, PACE_GRAIN_NS, RegionId, SegmentId};
 pub use program::{
-    CommandSpec, FileSpec, Policy, Process, Program, SegmentBacking, SegmentSpec, Stream, Thread,
+    CommandSpec, FileSpec, Policy, Process, Program, START_LEAD_NS, SegmentBacking, SegmentSpec, Stream,
+    Thread,
 };

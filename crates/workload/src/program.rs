@@ -87,6 +87,9 @@ pub enum Policy {
     Interleave(Vec<u32>),
 }
 
+/// The lab starts a process this many nanoseconds before its actor begins.
+pub const START_LEAD_NS: u64 = 2_000_000_000;
+
 /// An address space and its threads: one actor, or one of several processes of an actor.
 #[derive(Debug)]
 pub struct Process {

@@ -24,8 +24,9 @@ pub(super) struct Nearness {
 /// How near a run is to another; `None` if something distinguishes them, or if one of them has no measured
 /// part to compare. Of repeats, what lies within their ranges does not.
 pub(super) fn nearness(run: &Account, base: &Account) -> Option<Nearness> {
-    let is_none =
-        |one: &Account| one.oom_kills > 0 || one.refused > 0 || !one.is_measured() || one.unreached.is_some();
+    let is_none = |one: &Account| {
+        one.oom_kills > 0 || one.work.refused > 0 || !one.is_measured() || one.unreached.is_some()
+    };
     if run.all().chain(base.all()).any(is_none) {
         return None;
     }

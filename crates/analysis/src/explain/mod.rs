@@ -13,7 +13,7 @@ mod alike;
 mod tail;
 
 use lotsfree_run::{EventKind, Moved, Run, RunOn};
-use lotsfree_units::words::{duration, enumeration};
+use lotsfree_units::words::{counted, duration, enumeration};
 use lotsfree_units::{Bytes, Grouped, Percent};
 use serde::Serialize;
 
@@ -242,8 +242,6 @@ struct Account {
     oom_kills: u64,
     /// The actors that the OOM killer ended, in their order.
     killed: Vec<String>,
-    /// Operations that failed for want of memory that was refused.
-    refused: u64,
     /// `vm.zone_reclaim_mode` is set.
     zone_reclaim: bool,
     /// Actors that pass by the page cache.
@@ -271,7 +269,6 @@ impl Account {
             page: view.page(),
             oom_kills: view.summary.oom_kills,
             killed: killed(view),
-            refused: view.refused(),
             zone_reclaim: view.zone_reclaim(),
             direct: view.direct.clone(),
             sampled: view.run.samples().len() > 1,
@@ -494,11 +491,8 @@ fn judge_one(run: &Account, base: Option<&Account>, tail: &Tail) -> Sentence {
         let what = ended(run.oom_kills, &run.killed);
         return said(Mechanism::OomKill, format!("memory ran out: the OOM killer ended {what}"));
     }
-    if run.refused > 0 {
-        let failed = match run.refused {
-            1 => "1 operation".to_owned(),
-            many => format!("{} operations", Grouped(many)),
-        };
+    if run.work.refused > 0 {
+        let failed = counted(run.work.refused, "operation");
         let text = format!("the kernel refused memory: {failed} failed");
         return said(Mechanism::Refused, text);
     }
@@ -641,7 +635,7 @@ fn group(run: &Account, wait: Option<(Wait, f64)>) -> Sentence {
 }
 
 fn faults(n: u64) -> String {
-    if n == 1 { "1 major fault".to_owned() } else { format!("{} major faults", Grouped(n)) }
+    counted(n, "major fault")
 }
 
 fn waited(run: &Account, wait: Wait, share: f64) -> Sentence {

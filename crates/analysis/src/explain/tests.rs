@@ -289,9 +289,9 @@ fn what_is_not_measured_is_not_explained() {
     assert_eq!(named(&["s"; 5]), "memory ran out: the OOM killer ended 5 processes of s");
     let many = named(&["a", "b", "c", "d", "e"]);
     assert_eq!(many, "memory ran out: the OOM killer ended 5 processes, the first of a");
-    let one = Account { refused: 1, ..calm("mode 0") };
+    let one = Account { work: Work { refused: 1, ..work(60) }, ..calm("mode 0") };
     assert_eq!(judged(&one, None).text, "the kernel refused memory: 1 operation failed");
-    let refused = Account { refused: 1207, ..calm("mode 2") };
+    let refused = Account { work: Work { refused: 1207, ..work(60) }, ..calm("mode 2") };
     assert_eq!(judged(&refused, None).text, "the kernel refused memory: 1,207 operations failed");
 }
 

@@ -174,7 +174,7 @@ impl Log {
         self.push(Event { at, kind, what, actor: actor.map(str::to_owned), faults: None });
     }
 
-    /// Notes that a thread of an actor has reached a stage, after so many page faults of its process.
+    /// Records that a thread has reached a stage. Its process has had `faults` page faults by then.
     pub(super) fn mark(&mut self, at: u64, stage: String, actor: &str, faults: u64) {
         let actor = Some(actor.to_owned());
         self.push(Event { at, kind: EventKind::Mark, what: stage, actor, faults: Some(faults) });

@@ -53,7 +53,7 @@ use std::ops::ControlFlow;
 use cpus::Cpus;
 use lotsfree_kernel_files::file::swaps::SwapArea;
 use lotsfree_run::{EventKind, NodeSample, Sample, Sink, WriteError};
-use lotsfree_workload::{Program, SegmentBacking, SegmentSpec};
+use lotsfree_workload::{Program, START_LEAD_NS, SegmentBacking, SegmentSpec};
 
 use crate::mm::{self, Device, HugePages, Io, Kswapd, Lack, Mm, ZswapWorker};
 pub use device::DeviceSpec;
@@ -88,8 +88,6 @@ const STAT_INTERVAL: u64 = 1_000_000_000;
 const FLUSH_TIME: u64 = 2_000_000_000;
 /// Priority of zram as swap, systemd's zram-generator's default.
 const ZRAM_PRIORITY: i32 = 100;
-/// A lab starts an actor's process so many nanoseconds before its time: these are there when a run begins.
-const START_LEAD: u64 = 2_000_000_000;
 /// Entries of the queue that are handled between two calls of `progress`.
 const LOOK: u32 = 1 << 16;
 
@@ -204,7 +202,8 @@ impl Machine {
             made.inspect_err(|lack| _ = lacks.get_or_insert((of.name.clone(), *lack))).ok()
         };
         let segments = program.segments.iter().map(&mut segment).collect();
-        let there = program.processes.iter().filter(|process| process.start <= START_LEAD).count();
+        // In the lab these are there when the run begins.
+        let there = program.processes.iter().filter(|process| process.start <= START_LEAD_NS).count();
         mm.commit_others(memory.committed, there as u64);
         let cfq = memory.generation.cfq;
         let blk_mq = memory.generation.blk_mq;

@@ -10,9 +10,8 @@ use rustc_hash::FxHashMap;
 use super::Machine;
 use super::measure::{Group, total};
 use super::queue::Event;
-use crate::mm::Victim;
-
 use super::task::{Death, Kind, Process, Stages, State, Thread};
+use crate::mm::Victim;
 
 /// The process id of the first actor's first process.
 const FIRST_PID: u32 = 1000;

@@ -14,20 +14,20 @@ use super::frame::{entry, flag};
 use super::free_area::{MigrateType, Request};
 use super::memory::{Fault, Vma};
 use super::mmzone::has_transparent_hugepage;
-use super::page_alloc::{AllocContext, HIGHEST};
-use super::policy::Arrival;
+use super::page_alloc::AllocContext;
 use super::vmstat::{PGALLOC, Stat};
 use super::{Cx, Mm};
 
 impl Mm {
     /// Base pages of a huge page, as an order.
     fn pmd_order(&self) -> u32 {
-        self.page.pages(self.page.pmd_huge()).trailing_zeros()
+        self.hugetlb.order as u32
     }
 
-    /// Whether who asks for huge pages gets any (`/sys/kernel/mm/transparent_hugepage/enabled`).
+    /// Whether a region that asks for huge pages can get them
+    /// (`/sys/kernel/mm/transparent_hugepage/enabled`).
     fn has_huge_pages(&self) -> bool {
-        has_transparent_hugepage(&self.tuning, self.page.of(self.managed_pages()))
+        has_transparent_hugepage(&self.tuning, self.page.of(self.totalram_pages()))
     }
 
     /// The first page of the huge page that a region may have at a page: its addresses are aligned and within
@@ -63,17 +63,11 @@ impl Mm {
         cx.pages.allocated += pages;
         let base = self.objects[number].base + first;
         for (slot, frame) in (base..).zip(block..block + pages) {
-            self.frames[frame as usize].slot = slot;
-            self.frames[frame as usize].flags |= flag::ANON | flag::DIRTY;
-            self.entries[slot as usize] = entry::MAPPED | entry::ACCESSED | entry::DIRTY | frame;
-            self.stat_add(frame, Stat::AnonPages);
-            self.generation.policy.insert(self, frame, Arrival::Touched);
+            self.map_new_anon(slot, frame);
         }
         self.batch_lru_add(cx, block);
         self.stat_add(block, Stat::AnonThps);
-        let object = &mut self.objects[number];
-        object.held += pages;
-        object.huge.insert(first);
+        self.objects[number].huge.insert(first);
         true
     }
 
@@ -84,16 +78,11 @@ impl Mm {
         let request = Request { order: order as u8, ..self.generation.request(kind) };
         for at in 0..self.nodes[ac.preferred].zonelist.len() {
             let index = self.nodes[ac.preferred].zonelist[at];
-            let zone = &mut self.zones[index];
-            if ac.allowed >> zone.node & 1 == 0
-                || !zone.passes(zone.low_wmark_pages() + (1 << order) - 1, HIGHEST)
-            {
+            if ac.allowed >> self.zones[index].node & 1 == 0 {
                 continue;
             }
-            if let Some(block) = zone.rmqueue(&mut self.frames, request) {
-                for frame in block..block + (1 << order) {
-                    self.frames[frame as usize].flags |= flag::USED;
-                }
+            let mark = self.zones[index].low_wmark_pages();
+            if let Some(block) = self.take_block(index, mark, request, flag::USED) {
                 self.events[PGALLOC[self.zones[index].index()]] += 1 << order;
                 self.count_numa(cx, ac, index);
                 return Some(block);

@@ -14,7 +14,6 @@ use super::frame::{entry, flag};
 use super::free_area::{MigrateType, Request};
 use super::memory::Fault;
 use super::object::Backing;
-use super::page_alloc::HIGHEST;
 use super::{Cx, Done, Lack, Mm, Stop, footprint};
 
 /// The pool of huge pages of the size of a PMD (`struct hstate`).
@@ -107,22 +106,15 @@ impl Mm {
 
     /// Takes a free block of a node for the pool; `false` if it has none.
     fn alloc_huge(&mut self, node: usize) -> bool {
-        let order = self.hugetlb.order;
         let request = Request {
-            order: order as u8,
+            order: self.hugetlb.order as u8,
             wakes: false,
             ..self.generation.request(self.generation.grouped(MigrateType::Movable))
         };
+        let flags = flag::USED | flag::KERNEL | flag::HUGETLB;
         for zone in self.nodes[node].zones.clone().into_iter().rev() {
-            let zone = &mut self.zones[zone];
-            if !zone.passes(zone.watermark.min + (1 << order) - 1, HIGHEST) {
-                continue;
-            }
-            if let Some(first) = zone.rmqueue(&mut self.frames, request) {
-                for frame in first..first + (1 << order) {
-                    let f = &mut self.frames[frame as usize];
-                    f.flags |= flag::USED | flag::KERNEL | flag::HUGETLB;
-                }
+            let mark = self.zones[zone].watermark.min;
+            if let Some(first) = self.take_block(zone, mark, request, flags) {
                 self.hugetlb.free[node].push(first);
                 self.hugetlb.total[node] += 1;
                 self.events[vmstat::htlb_buddy_alloc_success] += 1;

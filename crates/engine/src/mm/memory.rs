@@ -258,20 +258,19 @@ impl Mm {
     pub fn map_file(&mut self, cx: &mut Cx, region: RegionId, object: u32, pages: u32, shared: bool) -> Done {
         cx.spend(self.costs.syscall);
         let pages = pages.min(self.objects.file(object)?.pages);
-        if !shared {
-            self.account(Some(cx.process), pages.into())?;
-        }
+        let promised = if shared { 0 } else { u64::from(pages) };
+        self.account(Some(cx.process), promised)?;
         self.unmap_if(cx, region)?;
         if self.objects.file(object).is_err() {
             // It was deleted, and nobody else had it mapped.
-            self.unaccount(if shared { 0 } else { pages.into() });
+            self.unaccount(promised);
             return Err(Stop::Bad);
         }
         let copies =
             if shared { None } else { Some(self.objects.create(&mut self.entries, pages, Backing::Anon)) };
         let mapped = self.add_region(cx, region, object, pages, copies);
         if let (Err(_), Some(copies)) = (mapped, copies) {
-            self.unaccount(pages.into());
+            self.unaccount(promised);
             self.objects.release(&mut self.entries, copies);
         }
         mapped
@@ -544,7 +543,7 @@ impl Mm {
                 entry::Is::Swap(swap) => {
                     self.free_swap(cx, swap);
                     self.entries[slot as usize] = entry::EMPTY;
-                    if self.objects[number].shmem && !self.objects[number].sysv {
+                    if self.objects[number].is_tmpfs() {
                         self.unaccount(1);
                     }
                 }
@@ -583,7 +582,7 @@ impl Mm {
         if f.has(flag::ANON) {
             let object = self.objects.at_mut(f.slot);
             object.held -= 1;
-            let tmpfs = object.shmem && !object.sysv;
+            let tmpfs = object.is_tmpfs();
             if object.shmem && !f.has(flag::SWAPCACHE) {
                 self.stat_sub(frame, Stat::FilePages);
                 self.stat_sub(frame, Stat::Shmem);
@@ -741,10 +740,15 @@ impl Mm {
 
     /// Tells the policy of an access to a page through a page table.
     fn touch_page(&mut self, object: u32, copies: Option<u32>, page: u32) {
-        let frame = |number: u32| entry::frame(self.entries[(self.objects[number].base + page) as usize]);
-        if let Some(frame) = copies.and_then(frame).or_else(|| frame(object)) {
+        if let Some(frame) = self.frame_of(object, copies, page) {
             self.generation.policy.touch(self, frame);
         }
+    }
+
+    /// The frame that a region has at a page: that of its copy, if it has one.
+    pub(super) fn frame_of(&self, object: u32, copies: Option<u32>, page: u32) -> Option<u32> {
+        let frame = |number: u32| entry::frame(self.entries[(self.objects[number].base + page) as usize]);
+        copies.and_then(frame).or_else(|| frame(object))
     }
 
     /// A fault on a private mapping of a file, whose pages are copied when they are written to.
@@ -877,14 +881,20 @@ impl Mm {
         let ac = fault.alloc.context(self, cx, None, false);
         let frame = fault.alloc.poll(self, cx, &ac)?;
         cx.spend(filling);
+        self.map_new_anon(slot, frame);
+        self.batch_lru_add(cx, frame);
+        Ok(())
+    }
+
+    /// Maps a new anonymous page.
+    #[inline(always)]
+    pub(super) fn map_new_anon(&mut self, slot: u32, frame: u32) {
         self.frames[frame as usize].slot = slot;
         self.frames[frame as usize].flags |= flag::ANON | flag::DIRTY;
         self.entries[slot as usize] = entry::MAPPED | entry::ACCESSED | entry::DIRTY | frame;
         self.objects.at_mut(slot).held += 1;
         self.stat_add(frame, Stat::AnonPages);
         self.generation.policy.insert(self, frame, Arrival::Touched);
-        self.batch_lru_add(cx, frame);
-        Ok(())
     }
 
     /// Maps a page of the swap cache again.

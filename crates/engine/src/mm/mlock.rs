@@ -29,7 +29,7 @@ pub struct Lock {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
-    /// `mmap` of so many pages of anonymous memory.
+    /// `mmap` of anonymous memory, with its number of pages.
     Mmap(u32),
     Mlock,
     /// `mlockall(MCL_CURRENT | MCL_FUTURE)`
@@ -124,8 +124,7 @@ impl Mm {
         if self.objects[object].hugetlb {
             return;
         }
-        let at = |number: u32| entry::frame(self.entries[(self.objects[number].base + page) as usize]);
-        let Some(frame) = copies.and_then(at).or_else(|| at(object)) else { return };
+        let Some(frame) = self.frame_of(object, copies, page) else { return };
         let f = &mut self.frames[frame as usize];
         if f.has(flag::MLOCKED) {
             return;

@@ -578,7 +578,7 @@ impl Mm {
     /// Sets `min_free_kbytes`, which khugepaged raises.
     fn setup_min_free_kbytes(&mut self) {
         let (rules, page) = (&self.generation.rules.watermarks, self.page);
-        let lowmem: u64 = self.zones.iter().map(|zone| zone.managed).sum();
+        let lowmem = self.totalram_pages();
         self.min_free_kbytes = self.tuning.min_free_kbytes.unwrap_or_else(|| {
             let default = watermarks::min_free_kib(rules, page.kib(lowmem));
             if has_transparent_hugepage(&self.tuning, page.of(lowmem)) {
@@ -788,6 +788,11 @@ impl Mm {
         let lruvec = &mut self.lruvecs[zone.lruvec];
         let place = lruvec.place(to, zone.number);
         lruvec.lists[place].push_head(&mut self.frames, frame);
+    }
+
+    /// Pages that all zones manage (`totalram_pages`).
+    pub(super) fn totalram_pages(&self) -> u64 {
+        self.zones.iter().map(|zone| zone.managed).sum()
     }
 
     /// Takes a frame off its list.

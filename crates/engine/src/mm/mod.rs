@@ -270,9 +270,9 @@ impl From<Wait> for Stop {
 /// Why a segment cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
-    /// The pool has so many huge pages too few.
+    /// The pool is short of this many huge pages.
     HugePages(u64),
-    /// The kernel promises so many pages at most.
+    /// The kernel would promise at most this many pages.
     Promise(u64),
 }
 

@@ -77,6 +77,11 @@ impl Object {
         self.mapped_elsewhere(page) > 0
     }
 
+    /// Whether it is a file of tmpfs, whose pages are promised one by one.
+    pub(super) fn is_tmpfs(&self) -> bool {
+        self.shmem && !self.sysv
+    }
+
     /// Whether it is memory of one process alone, which ends with its mapping.
     pub(super) fn is_private(&self) -> bool {
         !(self.file || self.shmem || self.hugetlb)

@@ -9,6 +9,7 @@ use lotsfree_workload::Policy;
 use super::Mm;
 use super::frame::entry;
 use super::memory::Vma;
+use super::page_alloc::nodemask;
 
 /// Bytes of a process's name, with the zero at its end.
 const TASK_COMM_LEN: usize = 16;
@@ -108,12 +109,17 @@ impl Mm {
         }
     }
 
+    /// The bit mask of all nodes (`node_states[N_MEMORY]`).
+    fn all_nodes(&self) -> u64 {
+        u64::MAX >> (u64::BITS as usize - self.nodes.len())
+    }
+
     /// The circumstances under which a process ran out of memory (`constrained_alloc`).
     pub fn oom_control(&self, process: usize) -> OomControl {
         let policy = self.processes.get(process).map(|process| &process.policy);
-        let all = u64::MAX >> (u64::BITS as usize - self.nodes.len());
+        let all = self.all_nodes();
         let nodes = match policy {
-            Some(Policy::Bind(nodes)) => Some(mask_of(nodes)).filter(|mask| mask & all != all),
+            Some(Policy::Bind(nodes)) => Some(nodemask(nodes)).filter(|mask| mask & all != all),
             _ => None,
         };
         let ram: u64 = match nodes {
@@ -121,7 +127,7 @@ impl Mm {
                 let bound = self.zones.iter().filter(|zone| mask >> zone.node & 1 == 1);
                 bound.map(|zone| zone.present).sum()
             }
-            None => self.managed_pages(),
+            None => self.totalram_pages(),
         };
         OomControl { nodes, total: ram + u64::from(self.swap.total) }
     }
@@ -131,7 +137,7 @@ impl Mm {
     pub fn oom_badness(&self, control: &OomControl, process: usize, adj: i32) -> Option<i64> {
         let space = self.processes.get(process).filter(|_| adj != UNKILLABLE)?;
         if let (Some(mask), Policy::Bind(nodes)) = (control.nodes, &space.policy)
-            && mask_of(nodes) & mask == 0
+            && nodemask(nodes) & mask == 0
         {
             return None;
         }
@@ -169,7 +175,7 @@ impl Mm {
                 Some(mask) => ("MEMORY_POLICY", nodes_in(mask)),
                 None => ("NONE", "(null)".to_owned()),
             };
-            let all = nodes_in(u64::MAX >> (u64::BITS as usize - self.nodes.len()));
+            let all = nodes_in(self.all_nodes());
             let summary = format!(
                 "oom-kill:constraint=CONSTRAINT_{constraint},nodemask={nodes},cpuset=/,mems_allowed={all},global_oom,\
                  task_memcg=/,task={name},pid={pid},uid=0"
@@ -193,11 +199,6 @@ impl Mm {
     }
 }
 
-/// The mask of some nodes.
-fn mask_of(nodes: &[u32]) -> u64 {
-    nodes.iter().fold(0, |mask, node| mask | 1 << (node % u64::BITS))
-}
-
 /// Nodes of a mask as the kernel lists them: `0`, `0-1`, `0,2`.
 fn nodes_in(mask: u64) -> String {
     let nodes: Vec<u32> = (0..u64::BITS).filter(|node| mask >> node & 1 == 1).collect();
@@ -214,7 +215,8 @@ mod tests {
     use super::*;
     use crate::Generation;
 
-    /// A machine of 256 MiB with 64 MiB of swap, and a process that has touched so many pages.
+    /// A machine of 256 MiB with 64 MiB of swap, and a process for each number of pages, which it has
+    /// touched.
     fn machine(kernel: &str, pages: &[u32]) -> Mm {
         let mut config = Config::new(Generation::named(kernel).unwrap(), vec![1 << 16]);
         config.swap_pages = 1 << 14;
@@ -237,7 +239,7 @@ mod tests {
             let mm = machine(kernel, &[3000]);
             let control = mm.oom_control(0);
             let total = control.total as i64;
-            assert_eq!(control.total, mm.managed_pages() + (1 << 14));
+            assert_eq!(control.total, mm.totalram_pages() + (1 << 14));
             let badness = |adj| mm.oom_badness(&control, 0, adj);
             assert_eq!(badness(0), Some(3000 + tables), "{kernel}");
             assert_eq!(badness(100), Some(3000 + tables + total / 1000 * 100), "{kernel}");

@@ -32,33 +32,29 @@ impl Mm {
         self.huge_pages().total << self.hugetlb.order
     }
 
-    pub(super) fn managed_pages(&self) -> u64 {
-        self.zones.iter().map(|zone| zone.managed).sum()
-    }
-
     /// `CommitLimit`, in pages.
     pub(super) fn commit_limit(&self) -> u64 {
-        let (ram, swap) = (self.managed_pages(), u64::from(self.swap.total));
+        let (ram, swap) = (self.totalram_pages(), u64::from(self.swap.total));
         let huge = self.hugetlb_total_pages();
         commit_limit(&self.overcommit_rules(), self.tuning.commit_limit, ram, huge, swap, self.page)
     }
 
     /// `vm.admin_reserve_kbytes` and `vm.user_reserve_kbytes`.
     pub(super) fn commit_reserves(&self) -> (u64, u64) {
-        let (admin, user) = default_reserves_kib(self.page.of(self.managed_pages()).as_kib());
+        let (admin, user) = default_reserves_kib(self.page.of(self.totalram_pages()).as_kib());
         let Tuning { admin_reserve_kbytes, user_reserve_kbytes, .. } = self.tuning;
         (admin_reserve_kbytes.unwrap_or(admin), user_reserve_kbytes.unwrap_or(user))
     }
 
-    /// The most pages that a process may ask for at once; `None` if nothing is refused. Whoever is no process
-    /// is the administrator, with nothing mapped.
+    /// The most pages that a process may ask for at once; `None` if nothing is refused. Without a process,
+    /// the administrator asks, who has mapped nothing.
     pub(super) fn largest_request(&self, process: Option<usize>) -> Option<u64> {
         let (rules, limit) = (self.overcommit_rules(), self.commit_limit());
         let mode = self.tuning.overcommit;
         if mode == Mode::Always {
             return None;
         }
-        let ram = self.managed_pages();
+        let ram = self.totalram_pages();
         let (admin, user) = self.commit_reserves();
         let pages = |kib: u64| kib / self.page.bytes().as_kib();
         let mut state = CommitState {
@@ -183,12 +179,12 @@ mod tests {
         let (pages, swap) = (1000, 20_000);
         for kernel in ["linux-2.6.32-rhel6", "linux-3.10", "linux-4.4", "linux-6.12"] {
             let (mut mm, mut cx) = machine(kernel, Mode::Never, 50, swap);
-            let limit = mm.managed_pages() / 2 + swap;
+            let limit = mm.totalram_pages() / 2 + swap;
             assert_eq!(mm.meminfo().get(meminfo::CommitLimit), Some(4 * limit), "{kernel}");
             // The last region that fits, with a thirty-second of memory kept back for the administrator, and
             // one of what the process has before it.
             let admin = mm.commit_reserves().0 / 4;
-            assert_eq!(admin, mm.managed_pages() / 32, "{kernel}");
+            assert_eq!(admin, mm.totalram_pages() / 32, "{kernel}");
             let fits = |n: &u64| n * u64::from(pages) < limit - admin - (n - 1) * u64::from(pages) / 32;
             let expected = (1..).take_while(fits).last().unwrap();
             assert_eq!(regions(&mut mm, &mut cx, pages), expected, "{kernel}");

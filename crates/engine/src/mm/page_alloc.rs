@@ -182,6 +182,11 @@ impl SlowPath {
     }
 }
 
+/// The bit mask of some nodes.
+pub(super) fn nodemask(nodes: &[u32]) -> u64 {
+    nodes.iter().fold(0, |mask, &node| mask | 1 << node.min(63))
+}
+
 impl Mm {
     /// Whether an allocation goes on after a round of reclaim; before 4.7 one round without progress is
     /// enough to give up.
@@ -199,6 +204,26 @@ impl Mm {
             let available = zone.free + zone.lru[list::INACTIVE_FILE] + zone.lru[list::ACTIVE_FILE] + anon;
             ac.allowed >> zone.node & 1 == 1 && available > zone.min_wmark_pages() + zone.reserve[HIGHEST]
         })
+    }
+
+    /// Takes a free block of a zone, and sets `flags` for each of its frames; `None` if that would leave less
+    /// than `mark` pages, or there is no such block.
+    pub(super) fn take_block(
+        &mut self,
+        index: usize,
+        mark: u64,
+        request: Request,
+        flags: u32,
+    ) -> Option<u32> {
+        let (zone, pages) = (&mut self.zones[index], 1 << request.order);
+        if !zone.passes(mark + u64::from(pages) - 1, HIGHEST) {
+            return None;
+        }
+        let first = zone.rmqueue(&mut self.frames, request)?;
+        for f in &mut self.frames[first as usize..(first + pages) as usize] {
+            f.flags |= flags;
+        }
+        Some(first)
     }
 
     /// Where the policy of a process puts a page (`mm/mempolicy.c:policy_node`). `offset` is the page's place
@@ -232,7 +257,7 @@ impl Mm {
             Policy::Local => {}
             Policy::Preferred(node) => ac.preferred = (*node as usize).min(count - 1),
             Policy::Bind(nodes) => {
-                ac.allowed = nodes.iter().fold(0, |mask, &node| mask | 1 << node.min(63));
+                ac.allowed = nodemask(nodes);
                 if !nodes.contains(&(local as u32)) {
                     let distance = |node: &u32| self.nodes[local].distance.get(*node as usize).copied();
                     if let Some(&nearest) = nodes.iter().min_by_key(|node| (distance(node), **node)) {

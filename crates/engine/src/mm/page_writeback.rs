@@ -189,7 +189,7 @@ impl Mm {
         match self.tuning.dirty {
             lotsfree_formulas::dirty::DirtyLimit::Percent(percent) => dirtyable * percent / 100,
             lotsfree_formulas::dirty::DirtyLimit::Bytes(bytes) => {
-                let all: u64 = self.zones.iter().map(|zone| zone.managed).sum();
+                let all: u64 = self.totalram_pages();
                 (u128::from(self.page.pages(bytes)) * u128::from(dirtyable) / u128::from(all.max(1))) as u64
             }
         }

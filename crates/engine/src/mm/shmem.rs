@@ -97,7 +97,7 @@ impl Mm {
                     self.free_page(cx.cpu, frame);
                     return Err(Wait::YIELD.into());
                 }
-                if !self.objects[number].sysv && self.account(Some(cx.process), 1).is_err() {
+                if self.objects[number].is_tmpfs() && self.account(Some(cx.process), 1).is_err() {
                     self.free_page(cx.cpu, frame);
                     return Err(Stop::Bus);
                 }

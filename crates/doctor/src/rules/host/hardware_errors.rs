@@ -1,6 +1,6 @@
 use lotsfree_kernel_files::counters::meminfo as m;
 use lotsfree_kernel_files::file::kernel_log::hardware::HardwareError;
-use lotsfree_units::{Bytes, Grouped};
+use lotsfree_units::{Bytes, Grouped, words};
 
 use crate::rule::rule;
 use crate::{Confidence, Context, Cost, Evidence, Finding, Outcome, Rate, Remedy, Rule, Severity, Skip};
@@ -244,5 +244,5 @@ fn add_remedies(finding: &mut Finding) {
 }
 
 fn counted(n: u64, kind: &str) -> String {
-    if n == 1 { format!("1 {kind} error") } else { format!("{} {kind} errors", Grouped(n)) }
+    words::counted(n, &format!("{kind} error"))
 }
