@@ -7,6 +7,7 @@
 //! (`vm_committed_as_batch`), and that there is less free memory at boot, of which the reserves are a part,
 //! than the zones manage.
 
+use lotsfree_formulas::Rules;
 use lotsfree_formulas::overcommit::{
     Asker, CommitState, Heuristic, Mode, OvercommitRules, commit_limit, default_reserves_kib, largest_request,
 };
@@ -18,8 +19,10 @@ use super::{Done, Mm, Stop};
 use crate::tuning::Tuning;
 
 /// The rules of kernels whose function was not read (3.0): those of RHEL 6.
-const UNREAD: OvercommitRules =
-    OvercommitRules { heuristic: Heuristic::CacheFirst, kbytes: false, user_reserve: false };
+const UNREAD: OvercommitRules = match Rules::rhel_6().overcommit {
+    Some(rules) => rules,
+    None => panic!("RHEL 6 has rules"),
+};
 
 impl Mm {
     /// The kernel's rules.
