@@ -161,7 +161,7 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
         machine.per_node(occupied).iter().map(|size| pages_of(*size)).collect()
     };
     let reserved = machine.reserved.as_ref().map(in_pages);
-    Ok(MachineConfig {
+    let config = MachineConfig {
         mm: mm::Config {
             generation,
             cpus: machine.cpus_per_node().iter().sum(),
@@ -173,6 +173,7 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
             rotational: disk.rotational,
             swap_rotational: disk.rotational && machine.swap.on == SwapOn::Disk,
             committed: machine.committed.map_or(0, pages_of),
+            others_tables: machine.page_tables.map_or(0, pages_of),
             kernel_pages: machine.stated_kernel().map(|kernel| {
                 let unmanaged = mm::unmanaged(layout, &pages, reserved.as_deref());
                 let of_zones = |(kernel, lost): (u64, u64)| kernel.saturating_sub(lost);
@@ -202,7 +203,17 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
         disk_pages: disk.size.map_or(u64::from(u32::MAX), pages_of),
         swap,
         interval: case.interval.ns(),
-    })
+    };
+    let kernel = mm::kernel_pages(&config.mm).iter().sum();
+    if config.mm.others_tables > kernel {
+        let why = format!(
+            "is {}, and the kernel has only {} in all",
+            page.of(config.mm.others_tables),
+            page.of(kernel)
+        );
+        return Err(case.refuse("machine.page-tables", why));
+    }
+    Ok(config)
 }
 
 /// Facts about a case's machine that are known before it runs.
@@ -336,7 +347,9 @@ pub fn bytes(case: &Case) -> Result<u64, Errors> {
     let shared = |pages: u64, processes: u64| pages * 8 + processes * (pages / 8 + pages / 512 * 18);
     let sessions = case.actors.iter().filter_map(|actor| match &actor.kind {
         Actor::Sessions(sessions) => {
-            Some(shared(page.pages_for(sessions.segment.0), sessions.processes.into()))
+            let processes = actor.kind.thread_count();
+            let private = sessions.private.map_or(0, |private| page.pages_for(private.size.0) * 4);
+            Some(shared(page.pages_for(sessions.segment.0), processes) + private * processes)
         }
         _ => None,
     });

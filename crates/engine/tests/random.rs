@@ -285,6 +285,7 @@ impl Machine {
             swap_rotational: plan.rotational,
             kernel_pages: Some(vec![50 / count as u64; count]),
             committed: 0,
+            others_tables: 0,
             settled: 1_000_000_000,
             reserved_pages: None,
             pagesets: Vec::new(),

@@ -72,6 +72,10 @@ pub struct MachineSpec {
     /// the scenario included. Without it, those alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub committed: Option<Size>,
+    /// The part of `kernel` that page tables of other programs take when the run begins: `PageTables` of
+    /// `/proc/meminfo` starts there. Without it, none. The lab's machines have their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_tables: Option<Size>,
     /// Free memory that CPUs hold back for themselves when the run begins (`count` of the pagesets in
     /// `/proc/zoneinfo`): a list per node with a size per CPU of the machine. Without it, none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -196,6 +196,17 @@ impl Mm {
         frame
     }
 
+    /// Makes page tables of pages of the kernel, for programs that are not those of the run.
+    pub(super) fn boot_tables(&mut self, pages: u64) {
+        for _ in 0..pages {
+            let Some(frame) = self.slab.boot.iter_mut().find_map(Iterator::next) else { return };
+            self.stat_sub(frame, Stat::SlabUnreclaimable);
+            self.stat_add(frame, Stat::PageTables);
+            self.frames[frame as usize].flags |= flag::PGTABLE;
+            self.others_tables.push(frame);
+        }
+    }
+
     /// Takes room for a region of the caller's process; `None` if there is none.
     pub(super) fn get_unmapped_area(&mut self, cx: &Cx, pages: u64, align: u64) -> Option<u64> {
         let tables = &mut self.processes.get_mut(cx.process)?.tables;
@@ -303,7 +314,7 @@ impl Mm {
     /// Checks the tables: each frame that is marked as one is one table of one process, what is mapped has
     /// the tables that it needs, and regions and gaps share out the addresses.
     pub(super) fn check_pgtables(&self) -> Result<(), String> {
-        let mut found: Vec<u32> = Vec::new();
+        let mut found = self.others_tables.clone();
         for (process, space) in self.processes.iter().enumerate() {
             let tables = &space.tables;
             for (level, frame) in tables.frames() {
@@ -432,6 +443,17 @@ mod tests {
             mm.exit(&mut Cx::new(0, 0, process, 0));
         }
         assert_eq!((mm.meminfo().get(meminfo::PageTables), mm.check()), (Some(0), Ok(())));
+    }
+
+    #[test]
+    fn tables_of_other_programs_are_pages_of_the_kernel() {
+        let mut config = Config::new(Generation::linux_6_1(), vec![1 << 16]);
+        let free = Mm::new(&config).meminfo().get(meminfo::MemFree);
+        config.others_tables = 300;
+        let mm = Mm::new(&config);
+        let meminfo = mm.meminfo();
+        assert_eq!((meminfo.get(meminfo::PageTables), meminfo.get(meminfo::MemFree)), (Some(1200), free));
+        assert_eq!(mm.check(), Ok(()));
     }
 
     #[test]

@@ -125,6 +125,7 @@ mod tests {
             kernel: None,
             reserved: None,
             committed: None,
+            page_tables: None,
             pagesets: None,
             disk,
             swap,
