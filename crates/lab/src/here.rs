@@ -149,7 +149,7 @@ pub(crate) fn execute(
     case: &Case,
     place: &Place,
     machine: RunOn,
-    remarks: Vec<String>,
+    mut remarks: Vec<String>,
     written: &mut Written,
     output: &mut dyn Output,
     watch: Watch<'_>,
@@ -160,6 +160,7 @@ pub(crate) fn execute(
     }
     let segments = Segments::new(&program.segments)?;
     drop(program);
+    remarks.extend(segments.remarks.iter().cloned());
     output.begin(facts(case, machine, remarks))?;
     coordinate(case, &segments.names, place, output.sink(), &mut |at| watch(Stage::At(at)))
 }

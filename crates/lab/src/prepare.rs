@@ -136,6 +136,8 @@ pub(crate) fn file(
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
     pub(crate) names: Vec<Segment>,
+    /// What they are other than was asked for.
+    pub(crate) remarks: Vec<String>,
     /// Keeps the System V segments; `_files` keeps the others.
     _regions: Vec<Region>,
     _files: Vec<File>,
@@ -152,7 +154,15 @@ impl Segments {
             let bytes = u64::from(spec.pages) * PAGE;
             match spec.backing {
                 SegmentBacking::Shm => segments.shared_memory(&spec.name, bytes, false)?,
-                SegmentBacking::ShmHuge => segments.shared_memory(&spec.name, bytes, true)?,
+                SegmentBacking::ShmHuge { or_base } => {
+                    if let Err(why) = segments.shared_memory(&spec.name, bytes, true) {
+                        if !or_base {
+                            return Err(why);
+                        }
+                        segments.shared_memory(&spec.name, bytes, false)?;
+                        segments.remarks.push(format!("{why}; base pages instead"));
+                    }
+                }
                 SegmentBacking::Tmpfs { granule_pages } => {
                     segments.granules(&spec.name, bytes, u64::from(granule_pages.max(1)) * PAGE)?;
                 }

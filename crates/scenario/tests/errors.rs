@@ -93,7 +93,7 @@ fn each_says_where_what_and_what_would_be_accepted() {
         ("cpus = 4", "cpu = 4", "3:1: machine.cpus: missing; it has no default\n\
             s.toml:5:1: machine.cpu: unknown key; did you mean \"cpus\"?".to_owned()),
         ("cpus = 4", "cpus = 4\ncolour = 1",
-            "6:1: machine.colour: unknown key; known here: generation, cpus, page-size, nodes, distance, kernel, reserved, committed, pagesets, disk, swap".to_owned()),
+            "6:1: machine.colour: unknown key; known here: generation, cpus, page-size, nodes, distance, kernel, reserved, committed, page-tables, pagesets, disk, swap".to_owned()),
         ("cpus = 4", "cpus = 0", "5:8: machine.cpus: 0 CPUs; write 1 to 4096".to_owned()),
         ("cpus = 4", "cpus = 5000", "5:8: machine.cpus: 5000 CPUs; write 1 to 4096".to_owned()),
         ("cpus = 4", "cpus = [4]",
@@ -204,7 +204,7 @@ fn each_says_where_what_and_what_would_be_accepted() {
         ("kind = \"app-server\"\nheap = \"512 MiB\"", "kind = \"sessions\"\nprocesses = 16385\nsegment = \"1 GiB\"",
             "13:1: actor.server: more than 16384 threads in all; a scenario has at most 16384".to_owned()),
         ("kind = \"app-server\"\nheap = \"512 MiB\"", "kind = \"sessions\"\nprocesses = 5\nsegment = \"1 GiB\"\nbacking = \"huge\"",
-            "18:11: actor.server.backing: \"huge\" is not known; accepted: \"shm\", \"shm-huge\", \"tmpfs\"".to_owned()),
+            "18:11: actor.server.backing: \"huge\" is not known; accepted: \"shm\", \"shm-huge\", \"shm-huge-or-base\", \"tmpfs\"".to_owned()),
         ("kind = \"app-server\"\nheap = \"512 MiB\"", "kind = \"page-toucher\"\nsize = \"1 GiB\"\nlocked = true",
             "17:10: actor.server.locked: this is true or false; write one of \"no\", \"before\", \"region\"".to_owned()),
         ("heap = \"512 MiB\"", "heap = \"512 MiB\"\nstrat = \"1 s\"",

@@ -65,7 +65,10 @@ pub enum SegmentBacking {
     Shm,
     /// `shmget` with `SHM_HUGETLB`: huge pages of the kernel's default size, from the pool that
     /// `vm.nr_hugepages` reserves. The kernel rounds the size up to whole huge pages.
-    ShmHuge,
+    ShmHuge {
+        /// Whether it is [`Shm`](SegmentBacking::Shm) where the pool has too few.
+        or_base: bool,
+    },
     /// Files on tmpfs, mapped one behind the other.
     Tmpfs {
         /// Pages of 4 KiB of each file; the last one has what remains.

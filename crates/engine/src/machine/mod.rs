@@ -192,11 +192,19 @@ impl Machine {
         }
         let files = Files::new(&program.files, disk_pages, |file| mm.declare_file(file.pages, file.exists));
         let blocks = mm.blocks();
-        let mut lacks = None;
+        let (mut lacks, mut log) = (None, Log::default());
         let mut segment = |of: &SegmentSpec| {
             let pages = of.pages.div_ceil(blocks);
             let made = match of.backing {
-                SegmentBacking::ShmHuge => mm.create_huge_segment(pages),
+                SegmentBacking::ShmHuge { or_base } => match mm.create_huge_segment(pages) {
+                    Err(Lack::HugePages(lacks)) if or_base => {
+                        let what =
+                            format!("{}: the pool lacks {lacks} huge pages; base pages instead", of.name);
+                        log.add(0, EventKind::Note, what, None);
+                        mm.create_segment(pages, true)
+                    }
+                    made => made,
+                },
                 backing => mm.create_segment(pages, backing == SegmentBacking::Shm),
             };
             made.inspect_err(|lack| _ = lacks.get_or_insert((of.name.clone(), *lack))).ok()
@@ -235,7 +243,7 @@ impl Machine {
             lacks,
             waiters: Waiters::default(),
             disks,
-            log: Log::default(),
+            log,
             reclaiming: 0,
             nodes,
             now: 0,

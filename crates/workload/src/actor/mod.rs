@@ -41,7 +41,7 @@ pub use locality::{HotCold, Locality};
 pub use page_toucher::{HugePages, Locked, PageToucher};
 pub use rng::Rng;
 pub use segment_store::{Fill, SegmentStore};
-pub use sessions::{Sessions, Sharing};
+pub use sessions::{Private, Sessions, Sharing};
 pub use trace::{Backing, Column, Format, OracleRecord, Trace};
 
 /// Bytes of a base page.

@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::pace::Pacer;
 use super::rng::{Chance, Rng};
-use super::{BATCH, Hold, Instance, Kind, Refusal, Site, THREADS, mebibyte, pages, share, thread, within};
-use crate::op::{Op, RegionId, SegmentId};
+use super::{
+    BATCH, Hold, Instance, Kind, PAGE, Refusal, Site, THREADS, mebibyte, pages, share, thread, within,
+};
+use crate::op::{Advice, Op, RegionId, SegmentId};
 use crate::program::{SegmentBacking, SegmentSpec, Stream};
 use crate::quantity::{Size, Time};
 
@@ -16,8 +18,11 @@ use crate::quantity::{Size, Time};
 ///
 /// They start one after the other, evenly over `ramp`. Each attaches the segment, marks `attached`, touches
 /// its share of the pages in their order, marks `touched`, stays for `hold`, marks `left` and exits.
-/// Touching a chunk is one request. Nobody fills the segment before: its memory is zeroed when the first
+/// Touching a chunk is one request. Unless the segment is `filled`, its memory is zeroed when the first
 /// process touches it, and the processes that come later find it in memory and only map it.
+///
+/// An instance has processes of its own as well (`background`), and each process has memory that it does not
+/// share (`private`).
 ///
 /// Base pages cost every process an entry of 8 bytes for each page that it has touched, about 2 MiB of page
 /// tables for each GiB; a huge page costs an entry for 2 MiB.
@@ -26,6 +31,13 @@ use crate::quantity::{Size, Time};
 pub struct Sessions {
     /// How many there are.
     pub processes: u32,
+    /// Further processes that start with the actor and stay to its end, as the background processes of an
+    /// instance do. They do what the others do.
+    #[serde(default)]
+    pub background: u32,
+    /// How long the background processes are alone before the first of the others starts.
+    #[serde(default)]
+    pub idle: Time,
     /// Size of the segment.
     pub segment: Size,
     /// What memory the segment is of.
@@ -35,6 +47,13 @@ pub struct Sessions {
     /// calls it a granule. The model has one file. Not with the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granule: Option<Size>,
+    /// Whether the first process stores to every page of the segment before it marks `attached`: an instance
+    /// that has been up for a while has used all of its buffers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub filled: bool,
+    /// Memory of its own that each process maps, in base pages, and touches before it attaches the segment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub private: Option<Private>,
     /// The share of the segment, from its beginning on, that each process touches.
     #[serde(default = "all")]
     pub touch: f64,
@@ -61,6 +80,18 @@ pub struct Sessions {
     pub rate: Option<f64>,
 }
 
+/// Memory that a process has for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Private {
+    /// How much it maps, and is promised.
+    pub size: Size,
+    /// From one page that it touches to the next; one page: every page. With `"2 MiB"`, each page that is
+    /// touched has a page table of its own: programs with many libraries are like that.
+    #[serde(default = "page")]
+    pub stride: Size,
+}
+
 /// Memory that processes share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -70,6 +101,9 @@ pub enum Sharing {
     Shm,
     /// System V shared memory of huge pages (`SHM_HUGETLB`), from the pool that `vm.nr_hugepages` reserves.
     ShmHuge,
+    /// The same if the pool has all of the pages, else base pages: Oracle's `use_large_pages = true`,
+    /// PostgreSQL's `huge_pages = try`.
+    ShmHugeOrBase,
     /// Files on tmpfs, one for each granule, as Automatic Memory Management maps them.
     Tmpfs,
 }
@@ -82,8 +116,9 @@ fn page() -> Size {
     Size::kib(4)
 }
 
-/// The segment is each process's only region.
+/// The regions of each process.
 const SEGMENT: RegionId = RegionId(0);
+const PRIVATE: RegionId = RegionId(1);
 
 /// Stages of each process.
 pub(super) const MARKS: [&str; 3] = ["attached", "touched", "left"];
@@ -93,6 +128,7 @@ impl Kind for Sessions {
 
     fn build(&self, site: &mut Site<'_>) -> Result<Vec<Instance>, Refusal> {
         let processes = within("processes", self.processes, 1, THREADS)?;
+        let background = within("background", self.background, 0, THREADS - processes)?;
         let length = pages("segment", self.segment)?;
         let backing = match (self.backing, self.granule) {
             (Sharing::Tmpfs, granule) => {
@@ -102,57 +138,112 @@ impl Kind for Sessions {
                 return Err(Refusal::new("granule", "has a meaning with backing = \"tmpfs\" only"));
             }
             (Sharing::Shm, None) => SegmentBacking::Shm,
-            (Sharing::ShmHuge, None) => SegmentBacking::ShmHuge,
+            (Sharing::ShmHuge, None) => SegmentBacking::ShmHuge { or_base: false },
+            (Sharing::ShmHugeOrBase, None) => SegmentBacking::ShmHuge { or_base: true },
         };
+        let private = self.private.map(|private| {
+            let (size, stride) =
+                (pages("private.size", private.size)?, pages("private.stride", private.stride)?);
+            Ok(Touches::new(PRIVATE, size, stride))
+        });
+        let private = private.transpose()?;
         let stride = pages("stride", self.stride)?;
         let reach = (f64::from(length) * share("touch", self.touch)?).ceil() as u32;
-        let touches = reach.div_ceil(stride);
+        let shared = Touches::new(SEGMENT, reach, stride);
         let chunk = (pages("chunk", self.chunk)? / stride).max(1);
         let write = Chance::of(share("write", self.write)?);
+        let life = format!("the actor has {} from its start to its end", site.life);
         if self.ramp > site.life {
+            return Err(Refusal::new("ramp", format!("is {}, but {life}", self.ramp)));
+        }
+        if self.idle.ns() > site.life.ns() - self.ramp.ns() {
             return Err(Refusal::new(
-                "ramp",
-                format!("is {}, but the actor has {} from its start to its end", self.ramp, site.life),
+                "idle",
+                format!("is {} before a ramp of {}, but {life}", self.idle, self.ramp),
             ));
         }
-        if self.rate.is_some() && touches == 0 {
+        if self.rate.is_some() && shared.count == 0 {
             return Err(Refusal::new("rate", "has no meaning with touch = 0"));
         }
         let segment = SegmentId(site.segments.len() as u32);
         site.segments.push(SegmentSpec { name: format!("{}/segment", site.actor), pages: length, backing });
-        (0..processes)
+        (0..background + processes)
             .map(|number| {
-                let pacer = self.rate.map(|rate| Pacer::per_second("rate", rate, 0, 1)).transpose()?;
                 let session = Session {
                     segment,
-                    state: State::Attach,
-                    next: 0,
-                    touches,
-                    stride,
+                    state: State::Start,
+                    private,
+                    fill: (self.filled && number == 0).then(|| Touches::new(SEGMENT, length, 1)),
+                    shared,
                     chunk,
                     write,
                     rng: Rng::new(site.seed, site.actor, number.into()),
-                    hold: Hold::new(self.hold),
-                    pacer,
+                    hold: Hold::new(self.hold.filter(|_| number >= background)),
+                    pacer: self.rate.map(|rate| Pacer::per_second("rate", rate, 0, 1)).transpose()?,
                 };
-                let delay = u128::from(self.ramp.ns()) * u128::from(number) / u128::from(processes);
-                Ok(Instance { delay: delay as u64, threads: vec![thread("session", &MARKS, session)] })
+                let delay = number.checked_sub(background).map_or(0, |place| {
+                    let share = u128::from(self.ramp.ns()) * u128::from(place) / u128::from(processes);
+                    self.idle.ns() + share as u64
+                });
+                Ok(Instance { delay, threads: vec![thread("session", &MARKS, session)] })
             })
             .collect()
     }
 
     fn thread_count(&self) -> u64 {
-        self.processes.into()
+        u64::from(self.processes) + u64::from(self.background)
     }
 
     fn demand(&self) -> Bytes {
-        let entries = Bytes(self.segment.bytes() / 512 * u64::from(self.processes));
-        self.segment.0 + if self.backing == Sharing::ShmHuge { Bytes::ZERO } else { entries }
+        let entries = |size: Size| size.bytes() / (PAGE / ENTRY);
+        let of_each = self.private.map_or(0, |private| {
+            let touched = private.size.bytes() / (private.stride.bytes() / PAGE).max(1);
+            touched + entries(private.size)
+        });
+        let tables = if self.backing == Sharing::ShmHuge { 0 } else { entries(self.segment) };
+        self.segment.0 + Bytes((of_each + tables).saturating_mul(self.thread_count()))
+    }
+}
+
+/// Bytes of an entry of a page table.
+const ENTRY: u64 = 8;
+
+/// Pages of a region that are touched in their order.
+#[derive(Clone, Copy, Debug)]
+struct Touches {
+    region: RegionId,
+    /// Pages of the region.
+    pages: u32,
+    /// Pages from one to the next.
+    stride: u32,
+    /// How many there are, and how many are done.
+    count: u32,
+    next: u32,
+}
+
+impl Touches {
+    fn new(region: RegionId, pages: u32, stride: u32) -> Self {
+        Touches { region, pages, stride, count: pages.div_ceil(stride), next: 0 }
+    }
+
+    fn touch(self, number: u32, write: bool) -> Op {
+        Op::Touch { region: self.region, page: number * self.stride, write }
+    }
+
+    /// The next `most` of them, which store; `false` if these are the last.
+    fn store(&mut self, most: u32, out: &mut Vec<Op>) -> bool {
+        let end = self.count.min(self.next.saturating_add(most));
+        out.extend((self.next..end).map(|number| self.touch(number, true)));
+        self.next = end;
+        end < self.count
     }
 }
 
 enum State {
+    Start,
+    Private,
     Attach,
+    Fill,
     Touch,
     Hold,
     Left,
@@ -161,11 +252,11 @@ enum State {
 struct Session {
     segment: SegmentId,
     state: State,
-    /// Touches that are done, and all of them.
-    next: u32,
-    touches: u32,
-    /// Pages from one to the next.
-    stride: u32,
+    private: Option<Touches>,
+    /// All of the segment, for the process that fills it.
+    fill: Option<Touches>,
+    /// Its share of the segment.
+    shared: Touches,
     /// Touches of a request.
     chunk: u32,
     write: Chance,
@@ -177,18 +268,19 @@ struct Session {
 impl Session {
     fn touch(&mut self, number: u32) -> Op {
         let write = self.rng.chance(self.write);
-        Op::Touch { region: SEGMENT, page: number * self.stride, write }
+        self.shared.touch(number, write)
     }
 
     fn request(&mut self, out: &mut Vec<Op>) {
-        let stop = self.touches.min(self.next.saturating_add(self.chunk));
+        let Touches { next, count, .. } = self.shared;
+        let stop = count.min(next.saturating_add(self.chunk));
         out.push(Op::Begin);
-        for number in self.next..stop {
+        for number in next..stop {
             let touch = self.touch(number);
             out.push(touch);
         }
         out.push(Op::Done);
-        self.next = stop;
+        self.shared.next = stop;
     }
 
     /// The touches of the time in which it stays; `true` when that is over.
@@ -200,7 +292,7 @@ impl Session {
         let (date, over) = self.hold.until(pacer.next());
         out.push(date);
         if !over {
-            let number = self.rng.below(self.touches);
+            let number = self.rng.below(self.shared.count);
             let touch = self.touch(number);
             out.push(touch);
         }
@@ -213,11 +305,31 @@ impl Stream for Session {
         let enough = out.len() + BATCH;
         while out.len() < enough {
             match self.state {
-                State::Attach => {
-                    out.extend([Op::Attach { region: SEGMENT, segment: self.segment }, Op::Mark { mark: 0 }]);
-                    self.state = State::Touch;
+                State::Start => {
+                    if let Some(Touches { region, pages, .. }) = self.private {
+                        let advice = Advice::NoHugePage;
+                        out.extend([Op::MapAnon { region, pages }, Op::AdviseRegion { region, advice }]);
+                    }
+                    self.state = State::Private;
                 }
-                State::Touch if self.next < self.touches => self.request(out),
+                State::Private => {
+                    let more = self.private.as_mut().is_some_and(|private| private.store(BATCH as u32, out));
+                    if !more {
+                        self.state = State::Attach;
+                    }
+                }
+                State::Attach => {
+                    out.push(Op::Attach { region: SEGMENT, segment: self.segment });
+                    self.state = State::Fill;
+                }
+                State::Fill => {
+                    let more = self.fill.as_mut().is_some_and(|fill| fill.store(BATCH as u32, out));
+                    if !more {
+                        out.push(Op::Mark { mark: 0 });
+                        self.state = State::Touch;
+                    }
+                }
+                State::Touch if self.shared.next < self.shared.count => self.request(out),
                 State::Touch => {
                     out.push(Op::Mark { mark: 1 });
                     self.state = State::Hold;

@@ -389,21 +389,29 @@ fn sessions() -> impl Strategy<Value = Actor> {
     let backing = prop_oneof![
         Just((Sharing::Shm, None)),
         Just((Sharing::ShmHuge, None)),
+        Just((Sharing::ShmHugeOrBase, None)),
         proptest::option::of(size(1..5000)).prop_map(|granule| (Sharing::Tmpfs, granule))
     ];
     let rate = proptest::option::of(0.1..1e4);
     (
         (1_u32..6, size(1..3000), backing, 0.0..=1.0, size(1..600)),
         (0.0..=1.0, size(1..600), 0_u64..100, hold(), rate),
+        (0_u32..3, any::<bool>(), proptest::option::of((size(1..3000), size(1..600)))),
     )
-        .prop_map(|((processes, segment, (backing, granule), touch, stride), more)| {
+        .prop_map(|((processes, segment, (backing, granule), touch, stride), more, own)| {
             let (write, chunk, ramp, hold, rate) = more;
+            let (background, filled, private) = own;
+            let private = private.map(|(size, stride)| Private { size, stride });
             let rate = rate.filter(|_| touch > 0.0);
             Actor::Sessions(Sessions {
                 processes,
+                background,
+                idle: Time::ms(u64::from(background)),
                 segment,
                 backing,
                 granule,
+                filled,
+                private,
                 touch,
                 stride,
                 write,
@@ -955,7 +963,7 @@ fn sessions_touch_at_strides_and_while_they_stay() {
          write = 0.0\nhold = '10 s'\nrate = 100.0",
     )
     .unwrap();
-    assert_eq!(segments[0].backing, SegmentBacking::ShmHuge);
+    assert_eq!(segments[0].backing, SegmentBacking::ShmHuge { or_base: false });
     let ops = ops(&mut instances[0].threads[0], 100_000);
     assert!(!ops.iter().any(|op| matches!(op, Op::Touch { write: true, .. })));
     let all = touched(&ops);
@@ -967,6 +975,33 @@ fn sessions_touch_at_strides_and_while_they_stay() {
     assert_eq!(paced, 10_000_000_000);
     assert_eq!(ops.iter().filter(|op| **op == Op::Done).count(), 5);
     assert_eq!(ops[ops.len() - 1], Op::Mark { mark: 2 });
+}
+
+#[test]
+fn an_instance_has_processes_and_memory_of_its_own() {
+    let (instances, _, _) = instances_in(
+        Path::new("."),
+        1,
+        "db",
+        "kind = 'sessions'\nprocesses = 2\nbackground = 2\nsegment = '40 KiB'\nfilled = true\ntouch = 0.2\n\
+         private = { size = '5 MiB', stride = '2 MiB' }\nidle = '7 s'\nramp = '10 s'\nhold = '3 s'",
+    )
+    .unwrap();
+    let delays: Vec<u64> = instances.iter().map(|instance| instance.delay / 1_000_000_000).collect();
+    assert_eq!(delays, [0, 0, 7, 12]);
+    for (number, mut instance) in instances.into_iter().enumerate() {
+        let ops = ops(&mut instance.threads[0], 1000);
+        let (region, advice) = (RegionId(1), Advice::NoHugePage);
+        assert_eq!(ops[..2], [Op::MapAnon { region, pages: 1280 }, Op::AdviseRegion { region, advice }]);
+        let attach = ops.iter().position(|op| matches!(op, Op::Attach { .. })).unwrap();
+        let attached = ops.iter().position(|op| *op == Op::Mark { mark: 0 }).unwrap();
+        assert_eq!(touched(&ops[..attach]), [0, 512, 1024]);
+        let all: Vec<u32> = if number == 0 { (0..10).collect() } else { Vec::new() };
+        assert_eq!(touched(&ops[attach..attached]), all);
+        assert_eq!(touched(&ops[attached..]), [0, 1]);
+        let stays = ops.iter().any(|op| *op == Op::Sleep { ns: 3_000_000_000 });
+        assert_eq!(stays, number >= 2, "the others stay to the end");
+    }
 }
 
 #[test]
@@ -1144,6 +1179,18 @@ fn impossible_parameters_are_refused() {
         (
             "kind = 'sessions'\nprocesses = 1\nsegment = '1 G'\nramp = '101 s'",
             "ramp: is 101 s, but the actor has 100 s from its start to its end",
+        ),
+        (
+            "kind = 'sessions'\nprocesses = 1\nsegment = '1 G'\nramp = '50 s'\nidle = '51 s'",
+            "idle: is 51 s before a ramp of 50 s, but the actor has 100 s from its start to its end",
+        ),
+        (
+            "kind = 'sessions'\nprocesses = 16000\nbackground = 400\nsegment = '1 G'",
+            "background: is 400; it may be 0 to 384",
+        ),
+        (
+            "kind = 'sessions'\nprocesses = 1\nsegment = '1 G'\nprivate = { size = '0' }",
+            "private.size: is 0; it must be at least one page of 4 KiB",
         ),
         (
             "kind = 'sessions'\nprocesses = 1\nsegment = '1 G'\ntouch = 0.0\nrate = 1.0",
