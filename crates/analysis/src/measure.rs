@@ -5,7 +5,7 @@ use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::compare::error::Span;
 use crate::explain::FASTER;
-use crate::view::{ASKS, View, Work};
+use crate::view::{ASKS, View, Work, huge_pages as huge_pages_at};
 
 /// Which way a measure should go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,6 +290,14 @@ fn page_tables(view: &View<'_>) -> Option<f64> {
     (most - least >= 1024.0 * 1024.0).then_some(most)
 }
 
+/// The most that there was of a part of the pool of huge pages, by its place in [`huge_pages_at`]; `None`
+/// where there was no pool.
+fn huge_pages(view: &View<'_>, part: usize) -> Option<f64> {
+    let samples = view.run.samples();
+    let pool = |row: usize| huge_pages_at(samples, row).filter(|pool| pool.iter().sum::<f64>() > 0.0);
+    samples.rows(view.figures().window).filter_map(|row| Some(pool(row)?[part])).reduce(f64::max)
+}
+
 /// Whether threads of one of these roles are measured.
 fn has_role(view: &View<'_>, roles: &[&str]) -> bool {
     view.measured.iter().any(|(_, role)| roles.contains(&&**role))
@@ -310,7 +318,7 @@ fn fault_time(view: &View<'_>) -> Option<f64> {
 
 /// The most that a line of `/proc/meminfo` says, in bytes, where threads are measured that ask for memory.
 fn most_promised(view: &View<'_>, line: &str) -> Option<f64> {
-    if !has_role(view, &[ASKS]) {
+    if !view.asks_for_memory() {
         return None;
     }
     let column = view.run.samples().column(&format!("meminfo.{line}"))?;
@@ -389,6 +397,8 @@ const ROWS: &[Row] = {
             level(view, "inactive_file")
         }),
         row("page_tables_bytes", "page tables, most", Bytes, Lower, page_tables),
+        row("huge_pages_used_bytes", "huge pages in use, most", Bytes, Neither, |view| huge_pages(view, 0)),
+        row("huge_pages_idle_bytes", "idle huge pages, most", Bytes, Lower, |view| huge_pages(view, 2)),
         row("promised_bytes", "promised, most", Bytes, Neither, |view| most_promised(view, "Committed_AS")),
         row("commit_limit_bytes", "commit limit", Bytes, Neither, |view| most_promised(view, "CommitLimit")),
         row("page_in_bytes", "read from devices", Bytes, Neither, |view| moved_kib(view, |m| m.page_in)),

@@ -10,7 +10,7 @@ use lotsfree_run::{
     Figures, Histogram, Intervals, Moved, Run, RunOn, Samples, Spent, State, Summary, Toll, Window,
 };
 use lotsfree_scenario::{Case, MachineSpec, Scenario, SweepPoint};
-use lotsfree_settings::ZONE_RECLAIM_MODE;
+use lotsfree_settings::{OVERCOMMIT_MEMORY, ZONE_RECLAIM_MODE};
 use lotsfree_units::Percent;
 use lotsfree_units::words::enumeration;
 
@@ -130,6 +130,16 @@ pub fn spent(spent: &Spent) -> [(&'static str, u64); 6] {
     ]
 }
 
+/// The pool of huge pages at one sample, in bytes: in use, reserved, idle; `None` if the sample does not show
+/// it.
+pub fn huge_pages(samples: &Samples, row: usize) -> Option<[f64; 3]> {
+    let get = |line: &str| samples.column(&format!("meminfo.{line}"))?.get(row);
+    let size = get("Hugepagesize")? as f64 * 1024.0;
+    let (total, free) = (get("HugePages_Total")?, get("HugePages_Free")?);
+    let reserved = get("HugePages_Rsvd")?.min(free);
+    Some([total.saturating_sub(free), reserved, free - reserved].map(|pages| pages as f64 * size))
+}
+
 /// Nanoseconds of threads that were not asleep by their own wish.
 pub fn busy(of: &Spent) -> f64 {
     spent(of).iter().map(|(_, ns)| *ns as f64).sum()
@@ -182,6 +192,23 @@ impl<'r> View<'r> {
             seed,
             repeats,
         }
+    }
+
+    /// The pool of huge pages in bytes, if at the end no page of it is in use or reserved.
+    pub fn idle_pool(&self) -> Option<f64> {
+        let samples = self.run.samples();
+        let [used, reserved, idle] = huge_pages(samples, samples.len().checked_sub(1)?)?;
+        (used + reserved == 0.0 && idle > 0.0).then_some(idle)
+    }
+
+    /// Whether the kernel promises no more memory than its limit (mode 2 of overcommit).
+    pub fn is_strict(&self) -> bool {
+        self.run.facts().sysctls.get(OVERCOMMIT_MEMORY).is_some_and(|mode| mode.trim() == "2")
+    }
+
+    /// Whether threads are measured whose work is to ask for memory.
+    pub fn asks_for_memory(&self) -> bool {
+        self.measured.iter().any(|(_, role)| **role == *ASKS)
     }
 
     /// The run and its repeats.

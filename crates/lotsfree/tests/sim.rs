@@ -621,6 +621,35 @@ fn doctor_finds_what_ran_out_in_a_run() {
 }
 
 #[test]
+fn a_pool_that_is_a_page_short_is_seen_to_lie_idle() {
+    let place = Place::new(
+        "title = 't'\nduration = '5 s'\nbase = 'short'\n[machine]\ngeneration = 'linux-6.1'\ncpus = 1\n\
+         nodes = ['128 MiB']\npage-tables = '1 MiB'\n[tuning]\n'vm.nr_hugepages' = 7\n[[actor]]\nname = 's'\n\
+         kind = 'sessions'\nprocesses = 40\nsegment = '16 MiB'\nbacking = 'shm-huge-or-base'\n\
+         [[variant]]\nname = 'enough'\n'vm.nr_hugepages' = 8\n",
+    );
+    let text = place.sim(&["tiny.toml", "-o", "runs", "--width", "200"]);
+    let line = |text: &str, name: &str| -> Vec<String> {
+        let line =
+            text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+        line[name.len()..].split_whitespace().map(str::to_owned).collect()
+    };
+    assert_eq!(line(&text, "huge pages in use, most"), ["0", "B", "16", "MiB"]);
+    assert_eq!(line(&text, "idle huge pages, most"), ["14", "MiB", "0", "B*"]);
+    says(&text, &["; 14 MiB of huge pages lie idle"]);
+    assert_eq!(place.run(&["report", "runs", "-o", "page.html"]).status.code(), Some(0));
+    let page = fs::read_to_string(place.at("page.html")).unwrap().replace('\u{a0}', " ");
+    says(&page, &["<h2>Page tables take up to ", "; 14 MiB of huge pages lie idle with short</h2>"]);
+    let doctor = out(&place.run(&["doctor", "runs/short"]));
+    says(&doctor, &["rule pool-unused", "rule pagetable-bloat"]);
+    let doctor = out(&place.run(&["doctor", "runs/enough"]));
+    assert!(!doctor.contains("pool-unused"), "{doctor}");
+    // What the other programs have is there from the beginning.
+    let more = place.run(&["sim", "tiny.toml", "--set", "machine.page-tables='200 MiB'"]);
+    says(&err(&more), &["machine.page-tables: is 200 MiB, and the kernel has only "]);
+}
+
+#[test]
 fn the_list_names_what_ships_and_each_can_be_shown() {
     let place = Place::new(TINY);
     let entries = json(&place.sim(&["--list", "--json"]));

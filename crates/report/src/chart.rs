@@ -138,8 +138,9 @@ fn draw(blocks: &[Block], seconds: f64, layout: &Layout, width: f64, id: &str, m
 
 /// Room for the labels at the ends of lines: as much as the longest needs, at most a third of the block.
 fn right_margin(blocks: &[Block], width: f64) -> f64 {
-    let labels = blocks.iter().flat_map(|block| &block.panels).flat_map(|panel| &panel.layers);
-    let longest = labels.filter_map(Layer::label).map(text_width).fold(0.0, f64::max);
+    let panels = blocks.iter().flat_map(|block| &block.panels);
+    let labels = panels.flat_map(|panel| panel.layers.iter().filter_map(|layer| layer.label_in(panel)));
+    let longest = labels.map(|label| text_width(&label)).fold(0.0, f64::max);
     (longest + 16.0).min(width / 3.0).max(14.0)
 }
 
@@ -160,10 +161,18 @@ pub(crate) fn cut(text: &str, width: f64) -> String {
 }
 
 impl Layer {
-    fn label(&self) -> Option<&str> {
+    /// Its name as a panel shows it: with an arrow where its line ends above the panel.
+    fn label_in(&self, panel: &Panel) -> Option<String> {
         match self {
-            Layer::Line { label, .. } | Layer::Under { label, .. } => label.as_deref(),
-            Layer::Area { label, .. } | Layer::Level { label, .. } => Some(label),
+            Layer::Line { label, points, .. } | Layer::Under { label, points, .. } => {
+                let label = label.as_deref()?;
+                let end = points.iter().rev().flatten().next();
+                Some(match end {
+                    Some((_, value)) if *value > panel.high => format!("{label} ↑"),
+                    _ => label.to_owned(),
+                })
+            }
+            Layer::Area { label, .. } | Layer::Level { label, .. } => Some(label.clone()),
             Layer::Gap { .. } => None,
         }
     }
@@ -384,20 +393,20 @@ impl Plot<'_> {
         let Panel { low, high, .. } = *self.panel;
         for layer in &self.panel.layers {
             match layer {
-                Layer::Line { class, points, label } | Layer::Under { class, points, label } => {
+                Layer::Line { class, points, .. } | Layer::Under { class, points, .. } => {
                     let placed = self.place(points);
                     for run in &placed {
                         picture.polyline(&format!("line {class}"), run.iter().copied());
                     }
-                    let Some(label) = label else { continue };
+                    let Some(label) = layer.label_in(self.panel) else { continue };
                     let end = points.iter().rev().flatten().next();
                     match (placed.last().and_then(|run| run.last()), end) {
                         // It ends above the picture.
                         (_, Some((at, value))) if *value > high => {
                             let at = (self.time.at(*at), self.y(high));
-                            self.wish(at, 1000.0, class, &format!("{label} ↑"));
+                            self.wish(at, 1000.0, class, &label);
                         }
-                        (Some(last), _) => self.wish(*last, 1000.0, class, label),
+                        (Some(last), _) => self.wish(*last, 1000.0, class, &label),
                         (None, _) => {}
                     }
                 }

@@ -52,10 +52,11 @@ pub(crate) fn of_rate(name: &str) -> Tone {
 
 /// Quantities of a run's pictures that have no colour of their own elsewhere: class and colour. Lists have
 /// the hue of what is on them, the inactive one paler.
-pub(crate) const OF_RUNS: [(&str, Tone); 5] = [
+pub(crate) const OF_RUNS: [(&str, Tone); 6] = [
     ("q-inactive-anon", Tone { light: "#7fb8dc", dark: "#2a668f" }),
     ("q-inactive-file", Tone { light: "#7fcfb4", dark: "#1f7257" }),
     ("q-page-in", Tone { light: "#b8860b", dark: "#d9b451" }),
+    ("q-huge-reserved", Tone { light: "#dd9fc3", dark: "#a9678a" }),
     ("t-system", Tone { light: "#56b4e9", dark: "#7cc8f2" }),
     ("t-runnable", Tone { light: "#999999", dark: "#8a8f95" }),
 ];

@@ -244,6 +244,8 @@ struct Account {
     killed: Vec<String>,
     /// `vm.zone_reclaim_mode` is set.
     zone_reclaim: bool,
+    /// Bytes of huge pages of which nobody uses one.
+    idle_pool: Option<f64>,
     /// Actors that pass by the page cache.
     direct: Vec<String>,
     /// Whether two samples at least are there.
@@ -270,6 +272,7 @@ impl Account {
             oom_kills: view.summary.oom_kills,
             killed: killed(view),
             zone_reclaim: view.zone_reclaim(),
+            idle_pool: view.idle_pool(),
             direct: view.direct.clone(),
             sampled: view.run.samples().len() > 1,
             repeats: view.repeats.iter().map(Account::of).collect(),
@@ -447,6 +450,9 @@ fn judge(run: &Account, others: &Others) -> Sentence {
     };
     let mut sentence = sentence.clone();
     sentence.text += &agreement(&each, sentence.mechanism);
+    if let Some(idle) = one.idle_pool {
+        sentence.text += &format!("; {} of huge pages lie idle", Bytes(idle as u64));
+    }
     if !matches!(sentence.mechanism, Mechanism::Unmeasured | Mechanism::OomKill | Mechanism::Refused) {
         sentence.text += &match tail {
             Tail::Unknown => Percentiles::of(&one.work.latency).alone(),

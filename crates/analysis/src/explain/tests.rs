@@ -494,3 +494,13 @@ fn what_repeats_differ_by_distinguishes_no_runs() {
         "without repeats 9 % are a difference"
     );
 }
+
+#[test]
+fn a_pool_that_nobody_uses_is_named_whatever_else_went_on() {
+    let idle = Account { idle_pool: Some(1022.0 * 1048576.0), ..calm("short") };
+    let text = judge(&idle, &Others::default()).text;
+    assert_eq!(text, "nothing was reclaimed; 1022 MiB of huge pages lie idle");
+    let text =
+        judge(&Account { idle_pool: idle.idle_pool, ..kswapd_swaps("short") }, &Others::default()).text;
+    assert!(text.contains("; 1022 MiB of huge pages lie idle"), "{text}");
+}

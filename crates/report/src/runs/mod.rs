@@ -17,6 +17,7 @@ mod expected;
 mod json;
 mod page;
 mod pictures;
+mod spaces;
 pub(crate) mod text;
 mod validation;
 mod worth;

@@ -11,7 +11,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
 use super::expected::{self, Expected};
 use super::pictures::{self, LISTS, MOST_BLOCKS, TRAFFIC, line_class};
-use super::{bars, blame};
+use super::{bars, blame, spaces};
 use crate::chart::{Picture, WIDE};
 use crate::palette::{self, of_rate, of_run, of_severity, of_use};
 use crate::svg::text_width;
@@ -43,7 +43,7 @@ pub fn runs_html(runs: &[Run]) -> String {
 /// One picture as a page of its own, to be photographed.
 #[derive(Clone, Debug)]
 pub struct PicturePage {
-    /// `sweep`, `throughput`, `latency`, `p99`, `spent`, `free`, `lists` or `traffic`.
+    /// `sweep`, `throughput`, `latency`, `p99`, `spent`, `free`, `lists`, `spaces` or `traffic`.
     pub name: &'static str,
     /// What it says.
     pub message: String,
@@ -72,6 +72,7 @@ pub fn runs_pictures(runs: &[Run]) -> Vec<PicturePage> {
         ("spent", bars::time_spent(&comparison)),
         ("free", pictures::free_and_scans(&comparison)),
         ("lists", pictures::lists(&comparison)),
+        ("spaces", spaces::spaces(&comparison)),
         ("traffic", pictures::traffic(&comparison)),
     ];
     all.into_iter().filter_map(|(name, picture)| Some(alone(name, &picture?))).collect()
@@ -132,6 +133,10 @@ fn style() -> String {
         ("q-major".to_owned(), of_rate("major faults"), FILL),
         ("q-swap-in".to_owned(), of_rate("pages swapped in"), FILL),
         ("q-swap-out".to_owned(), of_rate("pages swapped out"), FILL),
+        ("q-tables".to_owned(), of_use(Use::PageTables), FILL),
+        ("q-huge-used".to_owned(), of_use(Use::HugeUsed), FILL),
+        ("q-huge-idle".to_owned(), of_use(Use::HugeIdle), FILL),
+        ("q-promised".to_owned(), of_use(Use::Shared), FILL),
         ("t-user".to_owned(), of_use(Use::Application), FILL),
         ("t-reclaim".to_owned(), of_rate("pages scanned by tasks"), FILL),
         ("t-throttled".to_owned(), of_use(Use::Slab), FILL),
@@ -396,6 +401,7 @@ fn plots(comparison: &Comparison<'_>) -> Markup {
         (whole(bars::time_spent(comparison), &|| spent_numbers(comparison)))
         (over_time(pictures::free_and_scans(comparison), &|| zone_numbers(comparison)))
         (over_time(pictures::lists(comparison), &|| list_numbers(comparison)))
+        (over_time(spaces::spaces(comparison), &|| space_numbers(comparison)))
         (over_time(pictures::traffic(comparison), &|| traffic_numbers(comparison)))
     }
 }
@@ -576,6 +582,10 @@ fn list_numbers(comparison: &Comparison<'_>) -> Markup {
         };
         LISTS.iter().filter_map(row).collect()
     })
+}
+
+fn space_numbers(comparison: &Comparison<'_>) -> Markup {
+    each_view(comparison, &heads(&["", "least", "most"]), spaces::numbers)
 }
 
 fn traffic_numbers(comparison: &Comparison<'_>) -> Markup {

@@ -26,19 +26,19 @@ fn drawn<'a, 'r>(comparison: &'a Comparison<'r>) -> Vec<&'a View<'r>> {
 
 /// The runs of pictures of the machine's memory. Runs in a control group are left out: the counters that
 /// these pictures show are the host's, whatever else it does.
-fn machines<'a, 'r>(comparison: &'a Comparison<'r>) -> Vec<&'a View<'r>> {
+pub(super) fn machines<'a, 'r>(comparison: &'a Comparison<'r>) -> Vec<&'a View<'r>> {
     let mut views = drawn(comparison);
     views.retain(|view| view.run.facts().machine != RunOn::Cgroup);
     views
 }
 
 /// The name of a block: none where there is only one.
-fn title(views: &[&View<'_>], view: &View<'_>) -> String {
+pub(super) fn title(views: &[&View<'_>], view: &View<'_>) -> String {
     if views.len() > 1 { view.label.clone() } else { String::new() }
 }
 
 /// The longest of the runs.
-fn seconds(views: &[&View<'_>]) -> f64 {
+pub(super) fn seconds(views: &[&View<'_>]) -> f64 {
     views.iter().map(|view| view.seconds()).fold(0.0, f64::max)
 }
 
@@ -100,7 +100,7 @@ pub(super) fn event_name(event: &lotsfree_run::Event) -> String {
 }
 
 /// Times of the samples in seconds.
-fn times(samples: &Samples) -> impl Iterator<Item = f64> + '_ {
+pub(super) fn times(samples: &Samples) -> impl Iterator<Item = f64> + '_ {
     samples.times().iter().map(|at| *at as f64 / 1e9)
 }
 
@@ -123,7 +123,7 @@ fn known(rates: &[(f64, f64, Option<f64>)]) -> impl Iterator<Item = f64> + '_ {
     rates.iter().filter_map(|(_, _, rate)| *rate)
 }
 
-fn highest(of: impl Iterator<Item = f64>) -> f64 {
+pub(super) fn highest(of: impl Iterator<Item = f64>) -> f64 {
     of.fold(0.0, f64::max)
 }
 
@@ -139,7 +139,7 @@ fn column(view: &View<'_>, name: &str) -> Points {
     }
 }
 
-fn values(points: &Points) -> impl Iterator<Item = f64> + '_ {
+pub(super) fn values(points: &Points) -> impl Iterator<Item = f64> + '_ {
     points.iter().flatten().map(|(_, value)| *value)
 }
 
