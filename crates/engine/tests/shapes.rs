@@ -8,6 +8,7 @@ use lotsfree_scenario::Scenario;
 mod shapes {
     mod memory_hogs;
     mod oracle_sessions;
+    mod oracle_systems;
     mod overcommit;
     mod parallelio;
     mod zone_reclaim;
