@@ -40,6 +40,11 @@ pub(crate) trait Application {
     fn start(&mut self, kept: &[Lines]) -> Result<()>;
     /// What the application itself says of its memory.
     fn answer(&mut self) -> Result<Answer>;
+    /// What the model says that the figure of the answer will be once the remedy is followed, with nothing
+    /// but the state before to go by; `None` where it is not asked.
+    fn expected(&self) -> Result<Option<Expected>> {
+        Ok(None)
+    }
     /// Whether it is better off: the figures of the two answers.
     fn is_better(&self, before: f64, after: f64) -> bool;
     /// Ends it; does nothing if it does not run.
@@ -70,6 +75,14 @@ pub(crate) struct Answer {
     pub memory: String,
     /// What is compared; its unit is the application's own.
     pub figure: f64,
+}
+
+/// What the model says that an answer's figure will be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected {
+    pub figure: f64,
+    /// What it is a number of.
+    pub of: &'static str,
 }
 
 /// A process that is ended with the value.

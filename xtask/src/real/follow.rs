@@ -1,9 +1,10 @@
 //! [`follow`]: from the problem over the remedy, as it is printed, to the application's answer, and back.
 
+use lotsfree_units::{Grouped, Percent};
 use serde::Deserialize;
 
 use super::Result;
-use super::application::{Answer, Application, Lines, output};
+use super::application::{Answer, Application, Expected, Lines, output};
 use super::host::{Host, Values};
 
 /// A remedy that was followed, and what it did.
@@ -13,10 +14,15 @@ pub(super) struct Followed {
     pub finding: Finding,
     pub before: Answer,
     pub after: Answer,
+    /// What the model had said.
+    pub expected: Option<Expected>,
     /// Commands that were typed, with what they printed.
     pub typed: Vec<(String, String)>,
     pub verified: Vec<(String, String)>,
 }
+
+/// How far the model may be off.
+const MOST_ERROR: f64 = 0.05;
 
 /// A finding of `lotsfree doctor --format json`, as far as it is followed.
 #[derive(Debug, Deserialize)]
@@ -50,7 +56,20 @@ struct Report {
 impl Followed {
     /// In one line.
     pub(super) fn summary(&self) -> String {
-        format!("{}; before: {}; after: {}", self.finding.title, self.before.said, self.after.said)
+        let told = self.told().map_or_else(String::new, |told| format!("; {told}"));
+        format!("{}; before: {}; after: {}{told}", self.finding.title, self.before.said, self.after.said)
+    }
+
+    /// How far the model was from what became of it, as a share of that.
+    fn error(&self) -> Option<f64> {
+        Some((self.expected?.figure / self.after.figure - 1.0).abs())
+    }
+
+    /// What the model had said, beside what became of it.
+    pub(super) fn told(&self) -> Option<String> {
+        let Expected { figure, of } = self.expected?;
+        let [said, is] = [figure, self.after.figure].map(|figure| Grouped(figure as u64));
+        Some(format!("the model said {said} {of}, and there are {is}: {} off", Percent(self.error()?)))
     }
 
     /// The remedy that was followed.
@@ -66,6 +85,7 @@ impl Followed {
 pub(super) fn follow(host: &Host, settings: &[&str], application: &mut dyn Application) -> Result<Followed> {
     application.start(&[])?;
     let before = application.answer()?;
+    let expected = application.expected()?;
     let finding = diagnose(host, application)?
         .ok_or_else(|| format!("the doctor does not find {}", application.rule()))?;
     let remedy = finding.remedies.first().ok_or("the finding has no remedy")?.clone();
@@ -108,8 +128,20 @@ pub(super) fn follow(host: &Host, settings: &[&str], application: &mut dyn Appli
     if !application.is_better(before.figure, after.figure) {
         return Err(format!("no better: before {}; after {}", before.said, after.said).into());
     }
-    let (version, provoked) = (application.version()?, application.provoked());
-    Ok(Followed { version, provoked, finding, before, after, typed, verified })
+    let followed = Followed {
+        version: application.version()?,
+        provoked: application.provoked(),
+        finding,
+        before,
+        after,
+        expected,
+        typed,
+        verified,
+    };
+    match followed.error() {
+        Some(error) if error > MOST_ERROR => Err(followed.told().unwrap_or_default().into()),
+        _ => Ok(followed),
+    }
 }
 
 /// The first finding of its rule on this host that is about an application.

@@ -17,6 +17,7 @@ mod memcached;
 mod page;
 mod postgres;
 mod redis;
+mod tables;
 
 use std::error::Error;
 use std::path::Path;

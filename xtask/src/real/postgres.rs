@@ -4,8 +4,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::application::{Answer, Application, Lines, Server, huge_mappings, kilobytes, lines_for, output};
+use super::application::{
+    Answer, Application, Expected, Lines, Server, huge_mappings, kilobytes, lines_for, output,
+};
 use super::host::{newest, pool, setting_file};
+use super::tables::Measured;
 use super::{Result, Trial};
 
 const PROGRAMS: &[&str] = &["/usr/lib/postgresql/*/bin/postgres", "/usr/bin/psql"];
@@ -57,13 +60,15 @@ struct Postgres {
     load: Load,
     sessions: Vec<Server>,
     runs: bool,
+    /// The page tables of the host before the server was first started, in kB.
+    idle: u64,
 }
 
 impl Postgres {
     fn new(place: PathBuf, load: Load) -> Result<Self> {
         let server = newest(PROGRAMS[0]).ok_or("no postgres")?;
         let programs = server.parent().ok_or("no directory of postgres")?.to_path_buf();
-        let postgres = Postgres { programs, place, load, sessions: Vec::new(), runs: false };
+        let postgres = Postgres { programs, place, load, sessions: Vec::new(), runs: false, idle: 0 };
         postgres.as_postgres(&format!(
             "{}/initdb -N -D {}",
             postgres.programs.display(),
@@ -157,6 +162,9 @@ impl Application for Postgres {
     fn start(&mut self, kept: &[Lines]) -> Result<()> {
         let file = self.data().join("postgresql.conf");
         fs::write(&file, fs::read_to_string(&file)? + &lines_for(kept, "postgresql.conf"))?;
+        if kept.is_empty() {
+            self.idle = kilobytes("/proc/meminfo", "PageTables")?;
+        }
         self.control("start")?;
         self.runs = true;
         if kept.is_empty() {
@@ -198,6 +206,14 @@ impl Application for Postgres {
             memory: format!("PageTables {} MB", tables / 1024),
             figure: tables as f64,
         })
+    }
+
+    fn expected(&self) -> Result<Option<Expected>> {
+        if self.load.rule != "pagetable-bloat" {
+            return Ok(None);
+        }
+        let measured = Measured::of(self.id()?, self.load.sessions, self.idle)?;
+        Ok(Some(Expected { figure: measured.with_huge_pages()? as f64, of: "kB of page tables" }))
     }
 
     fn is_better(&self, before: f64, after: f64) -> bool {

@@ -1,0 +1,148 @@
+//! What the model says that huge pages will leave of a server's page tables, from what they are without.
+
+use std::fs::{self, File};
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt as _;
+
+use lotsfree_kernel_files::counters::meminfo as m;
+use lotsfree_run::{Memory, State};
+use lotsfree_scenario::{Case, Generation, Scenario};
+use lotsfree_units::{Bytes, PageSize};
+
+use super::Result;
+use super::application::kilobytes;
+
+/// Page tables of a server in base pages, as `/proc` shows them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measured {
+    /// What the host had before the server started, and with it, in kB.
+    idle: u64,
+    all: u64,
+    /// The shared mapping, and of how many ranges that a table maps each session has touched a page.
+    segment: Bytes,
+    touched: u64,
+    sessions: u64,
+    /// As many further processes have touched as much, all others of the server together.
+    background: u64,
+}
+
+impl Measured {
+    /// Reads the page tables of a server whose first process is `server`; `idle` is what there was before.
+    ///
+    /// # Errors
+    /// What `/proc` answers; a server without shared memory.
+    pub(super) fn of(server: u32, sessions: usize, idle: u64) -> Result<Self> {
+        let all = kilobytes("/proc/meminfo", "PageTables")?;
+        let (first, end) = shared_mapping(server)?;
+        let mut ranges = Vec::new();
+        for process in children(server)? {
+            // One that ends meanwhile is none of the sessions.
+            ranges.extend(touched_ranges(process, first, end).ok());
+        }
+        ranges.sort_unstable_by(|a, b| b.cmp(a));
+        let touched = *ranges.get(sessions / 2).ok_or("fewer processes than sessions")?;
+        let of_sessions: u64 = ranges.iter().take(sessions).sum();
+        let others = ranges.iter().sum::<u64>() - of_sessions;
+        Ok(Measured {
+            idle,
+            all,
+            segment: Bytes(end - first),
+            touched,
+            sessions: sessions as u64,
+            background: others.div_ceil(touched.max(1)),
+        })
+    }
+
+    /// The scenario of this server: each process maps so many tables' worth of memory of its own.
+    fn scenario(&self, private: u64) -> Result<Scenario> {
+        let Measured { idle, segment, touched, sessions, background, .. } = self;
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+        let (generation, _) = Generation::for_kernel(release.trim());
+        let memory = kilobytes("/proc/meminfo", "MemTotal")? / 1024;
+        let pages = segment.units_of(PageSize::X86.pmd_huge());
+        let private = match private {
+            0 => String::new(),
+            tables => format!("private = {{ size = \"{} MiB\", stride = \"2 MiB\" }}\n", 2 * tables),
+        };
+        let text = format!(
+            "title = \"t\"\nduration = \"60 s\"\ninterval = \"1 s\"\nbase = \"4K\"\n\
+             [machine]\ngeneration = \"{generation}\"\ncpus = 2\nnodes = [\"{memory} MiB\"]\npage-tables = \"{idle} KiB\"\n\
+             [[actor]]\nname = \"server\"\nkind = \"sessions\"\nprocesses = {sessions}\nbackground = {background}\n\
+             segment = \"{} KiB\"\ntouch = {}\nstride = \"2 MiB\"\n{private}\
+             [[variant]]\nname = \"2M\"\n\"vm.nr_hugepages\" = {pages}\nactor.server.backing = \"shm-huge\"\n",
+            segment.as_kib(),
+            *touched as f64 / pages as f64,
+        );
+        Ok(Scenario::parse(&text, "server.toml")?)
+    }
+
+    /// What the model has of `PageTables` in kB with huge pages, its processes having as much memory of their
+    /// own as makes the tables without huge pages those that were measured.
+    ///
+    /// # Errors
+    /// If the model has more tables than the host whatever the processes have of their own.
+    pub(super) fn with_huge_pages(&self) -> Result<u64> {
+        let tables = |private: u64, variant: &str| -> Result<u64> {
+            let cases = self.scenario(private)?.cases(Some(&[variant.to_owned()]))?;
+            simulated(cases.first().ok_or("no case")?)
+        };
+        let without = tables(0, "4K")?;
+        let processes = self.sessions + self.background;
+        let lacking = self.all.checked_sub(without).ok_or("the model has more page tables than this host")?;
+        let mut private = lacking / (processes * PageSize::X86.bytes().as_kib());
+        // The table of those tables is one more.
+        private -= u64::from(tables(private, "4K")? > self.all && private > 0);
+        tables(private, "2M")
+    }
+}
+
+/// `PageTables` at the end of a run of the model, in kB.
+fn simulated(case: &Case) -> Result<u64> {
+    let mut memory = Memory::default();
+    lotsfree_engine::simulate(case, &mut memory, &mut |_| ControlFlow::Continue(()))?;
+    let run = memory.finish(lotsfree_engine::facts(case)?, case.to_toml(), State::Complete);
+    let last = run.samples().len().checked_sub(1).and_then(|row| run.samples().get(row));
+    Ok(last.and_then(|sample| sample.meminfo.get(m::PageTables)).ok_or("no PageTables")?)
+}
+
+/// The largest mapping that a process shares: first address and end.
+fn shared_mapping(process: u32) -> Result<(u64, u64)> {
+    let maps = fs::read_to_string(format!("/proc/{process}/maps"))?;
+    let range = |line: &str| -> Option<(u64, u64)> {
+        let mut words = line.split_ascii_whitespace();
+        let (first, end) = words.next()?.split_once('-')?;
+        words.next().filter(|rights| rights.ends_with('s'))?;
+        Some((u64::from_str_radix(first, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
+    };
+    let largest = maps.lines().filter_map(range).max_by_key(|(first, end)| end - first);
+    largest.ok_or_else(|| format!("process {process} shares no memory").into())
+}
+
+/// The processes that a process has started.
+fn children(process: u32) -> Result<Vec<u32>> {
+    let all = fs::read_to_string(format!("/proc/{process}/task/{process}/children"))?;
+    Ok(all.split_ascii_whitespace().map(str::parse).collect::<Result<_, _>>()?)
+}
+
+/// Of how many ranges of a mapping, each of which a page table maps, a process has a page.
+fn touched_ranges(process: u32, first: u64, end: u64) -> Result<u64> {
+    /// A page is in memory, or in swap.
+    const THERE: u64 = 0b11 << 62;
+    const ENTRY: u64 = 8;
+    let page = PageSize::X86;
+    let range = page.pmd_huge().0;
+    let file = File::open(format!("/proc/{process}/pagemap"))?;
+    let mut touched = 0;
+    let mut from = first;
+    while from < end {
+        let to = end.min((from / range + 1) * range);
+        let mut entries = vec![0; ((to - from) / page.bytes().0 * ENTRY) as usize];
+        file.read_exact_at(&mut entries, from / page.bytes().0 * ENTRY)?;
+        let mut entries = entries.chunks_exact(ENTRY as usize);
+        let is_there =
+            |entry: &[u8]| entry.try_into().is_ok_and(|entry| u64::from_ne_bytes(entry) & THERE != 0);
+        touched += u64::from(entries.any(is_there));
+        from = to;
+    }
+    Ok(touched)
+}
