@@ -137,31 +137,33 @@ fn promises_panel(view: &View<'_>, views: &[&View<'_>]) -> Panel {
     panel("promised", high, 96.0, layers)
 }
 
+/// The most that a line says: with the runs in which that is most and least, where they are apart.
+fn peaks(views: &[&View<'_>], name: &str) -> String {
+    let peaks = || views.iter().filter_map(|view| Some((ends(view, name)?.1, view.label.as_str())));
+    let least = peaks().min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
+    // Of equals, the one that stands first.
+    let most = peaks().rev().max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
+    let size = |bytes: f64| Bytes(bytes as u64);
+    match least.0 < 0.95 * most.0 {
+        true => with_each((size(most.0), most.1), (size(least.0), least.1)),
+        false => size(most.0).to_string(),
+    }
+}
+
 /// What the gravest of the panels says.
 fn message(views: &[&View<'_>], has_tables: bool, has_pool: bool) -> String {
-    let size = |bytes: f64| Bytes(bytes as u64);
-    let peaks = || views.iter().filter_map(|view| Some((ends(view, "PageTables")?.1, view.label.as_str())));
-    let least = peaks().min_by(|a, b| a.0.total_cmp(&b.0));
-    // Of equals, the one that stands first.
-    let most = peaks().rev().max_by(|a, b| a.0.total_cmp(&b.0));
+    let tables = has_tables.then(|| format!("Page tables take up to {}", peaks(views, "PageTables")));
     // Nobody uses these, and nothing else may.
     let unused = views.iter().find_map(|view| Some((view.idle_pool()?, view.label.as_str())));
-    let tables = least.zip(most).filter(|_| has_tables).map(|((least, few), (most, many))| {
-        match least < 0.95 * most {
-            true => format!("Page tables take up to {}", with_each((size(most), many), (size(least), few))),
-            false => format!("Page tables take up to {}", size(most)),
-        }
-    });
-    let unused = unused.map(|(idle, label)| match views.len() {
-        1 => format!("{} of huge pages lie idle", size(idle)),
-        _ => format!("{} of huge pages lie idle with {label}", size(idle)),
+    let unused = unused.map(|(idle, label)| {
+        let with = if views.len() > 1 { format!(" with {label}") } else { String::new() };
+        format!("{} of huge pages lie idle{with}", Bytes(idle as u64))
     });
     match (tables, unused) {
         (Some(tables), Some(unused)) => format!("{tables}; {unused}"),
-        (Some(tables), None) => tables,
-        (None, Some(unused)) => unused,
+        (Some(one), None) | (None, Some(one)) => one,
         (None, None) if has_pool => "Huge pages over time".to_owned(),
-        (None, None) => format!("Up to {} are promised", size(highest_of(views, "Committed_AS"))),
+        (None, None) => format!("The kernel promises up to {}", peaks(views, "Committed_AS")),
     }
 }
 
