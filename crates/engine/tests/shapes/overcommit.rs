@@ -43,6 +43,10 @@ fn a_million_pages_are_a_million_faults_unless_they_are_locked() {
         assert_eq!(last.get(m::Unevictable), Some(locked), "{variant}");
         assert_eq!(last.get(m::AnonPages), Some(4 << 20), "{variant}");
     }
+    // The C library writes a header for each request, and one for the heap.
+    for (variant, touched) in [("posix_memalign", pages), ("malloc", pages / 256)] {
+        assert_eq!(faults(&run(PAGE_FAULTS, variant, &[])), [pages + 1, touched], "{variant}");
+    }
     let huge = run(PAGE_FAULTS, "huge pages", twice);
     let [before, after] = faults(&huge);
     // A region of 6.1 begins anywhere: base pages are at its ends.

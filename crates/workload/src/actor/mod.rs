@@ -38,7 +38,7 @@ pub use file::{Access, Hint};
 pub use file_reader::{FileReader, Order};
 pub use file_writer::FileWriter;
 pub use locality::{HotCold, Locality};
-pub use page_toucher::{HugePages, Locked, PageToucher};
+pub use page_toucher::{Alloc, HugePages, Locked, PageToucher};
 pub use rng::Rng;
 pub use segment_store::{Fill, SegmentStore};
 pub use sessions::{Private, Sessions, Sharing};

@@ -4,7 +4,7 @@ use lotsfree_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{BATCH, Hold, Instance, Kind, Refusal, Site, THREADS, mebibyte, pages, thread, within};
+use super::{BATCH, Hold, Instance, Kind, PAGE, Refusal, Site, THREADS, mebibyte, pages, thread, within};
 use crate::op::{Advice, Op, RegionId};
 use crate::program::{Stream, Thread};
 use crate::quantity::{Size, Time};
@@ -12,7 +12,8 @@ use crate::quantity::{Size, Time};
 /// A process that maps anonymous memory and stores to every page of it once: what a page costs when it is
 /// first touched.
 ///
-/// It maps the memory, locks it if told so, and marks `mapped`. Then each thread touches its part, and when
+/// It maps the memory, locks it if told so, and marks `mapped`; with `alloc` that is one request to the C
+/// library for each page. Then each thread touches its part, and when
 /// all are done the process marks `touched`. Touching a chunk is one request. A page that is not there is a
 /// minor fault; of memory that is locked all pages are there before the first is touched, and the time up
 /// to `mapped` is what that took.
@@ -21,6 +22,9 @@ use crate::quantity::{Size, Time};
 pub struct PageToucher {
     /// Anonymous memory of the process.
     pub size: Size,
+    /// Where the memory comes from. The others than `"mmap"` do what glibc's heap does, and take more.
+    #[serde(default)]
+    pub alloc: Alloc,
     /// Whether the memory is locked.
     #[serde(default)]
     pub locked: Locked,
@@ -40,6 +44,55 @@ pub struct PageToucher {
     /// How long it keeps the memory after that; to the end of the run if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<Time>,
+}
+
+/// Where memory comes from. What the C library does was traced on glibc 2.36 (`malloc/malloc.c`), with the
+/// kernel's count of page faults before and after. Neither machine calls it: both get the touches that it
+/// makes, in one mapping instead of a heap that grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Alloc {
+    /// One mapping of the size.
+    #[default]
+    Mmap,
+    /// `posix_memalign(4096, 4096)` for each page. Before each the heap has a page whose end is the header, so
+    /// that as many pages again come when the memory is allocated, and stay.
+    PosixMemalign,
+    /// `malloc(4096)` for each page: 4,112 bytes with the header. The header of the next lies in the page
+    /// after it, so that nearly all pages come when the memory is allocated.
+    Malloc,
+}
+
+impl Alloc {
+    /// Bytes of the header of a chunk of glibc's heap.
+    const HEADER: u64 = 16;
+
+    /// The page of the mapping that has the beginning of a request's memory.
+    fn page(self, request: u32) -> u32 {
+        match self {
+            Alloc::Mmap => request,
+            Alloc::PosixMemalign => 2 * request + 1,
+            Alloc::Malloc => ((u64::from(request) * (PAGE + Self::HEADER) + Self::HEADER) / PAGE) as u32,
+        }
+    }
+
+    /// The page in which a request writes a header, the one that follows its memory, where it does.
+    fn header(self, request: u32) -> Option<u32> {
+        match self {
+            Alloc::Mmap => None,
+            Alloc::PosixMemalign => Some(2 * request + 2),
+            Alloc::Malloc => Some((u64::from(request + 1) * (PAGE + Self::HEADER) / PAGE) as u32),
+        }
+    }
+
+    /// Pages of the mapping for so many requests.
+    fn pages(self, requests: u32) -> Option<u32> {
+        match self {
+            Alloc::Mmap => Some(requests),
+            Alloc::PosixMemalign => requests.checked_mul(2)?.checked_add(1),
+            Alloc::Malloc => self.header(requests.checked_sub(1)?)?.checked_add(1),
+        }
+    }
 }
 
 /// Whether memory is locked.
@@ -92,20 +145,26 @@ impl Kind for PageToucher {
     }
 
     fn demand(&self) -> Bytes {
-        self.size.0
+        let pages = u32::try_from(self.size.pages()).ok().and_then(|pages| self.alloc.pages(pages));
+        pages.map_or(self.size.0, |pages| Bytes(u64::from(pages) * PAGE))
     }
 }
 
 impl PageToucher {
     fn threads(&self, _: &mut Site<'_>) -> Result<Vec<Thread>, Refusal> {
         let size = pages("size", self.size)?;
+        let mapped = self.alloc.pages(size);
+        let mapped = mapped
+            .ok_or_else(|| Refusal::new("size", format!("is {}; it must be below 8 TiB", self.size)))?;
         let chunk = pages("chunk", self.chunk)?;
         let threads = within("threads", self.threads, 1, THREADS.min(size))?;
-        let start = self.start(size);
+        let start = self.start(mapped);
         let part = |i: u32| (u64::from(size) * u64::from(i) / u64::from(threads)) as u32;
         let toucher = |index| {
             let toucher = Toucher {
                 threads,
+                alloc: self.alloc,
+                requests: size,
                 start: if index == 0 { start.clone() } else { Vec::new() },
                 first: part(index),
                 end: part(index + 1),
@@ -121,7 +180,7 @@ impl PageToucher {
         Ok((0..threads).map(toucher).collect())
     }
 
-    /// What the first thread does before any page is touched.
+    /// What the first thread does before it allocates.
     fn start(&self, pages: u32) -> Vec<Op> {
         let region = MEMORY;
         let advice = match self.huge_pages {
@@ -138,13 +197,14 @@ impl PageToucher {
         if self.locked == Locked::Region {
             ops.push(Op::Lock { region });
         }
-        ops.extend([Op::Mark { mark: 0 }, Op::Signal { stage: MAPPED }]);
         ops
     }
 }
 
 enum State {
     Start,
+    /// The next request to the C library.
+    Allocate(u32),
     /// The next page to touch.
     Touch(u32),
     Touched,
@@ -154,8 +214,11 @@ enum State {
 
 struct Toucher {
     threads: u32,
+    alloc: Alloc,
+    /// Pages that are asked for.
+    requests: u32,
     start: Vec<Op>,
-    /// The thread's part of the memory.
+    /// The thread's part of them.
     first: u32,
     end: u32,
     /// Pages of a request.
@@ -172,9 +235,30 @@ impl Toucher {
     fn request(&mut self, next: u32, out: &mut Vec<Op>) {
         let stop = self.end.min(next.saturating_add(self.chunk));
         out.push(Op::Begin);
-        out.extend((next..stop).map(|page| Op::Touch { region: MEMORY, page, write: true }));
+        let touch = |request| Op::Touch { region: MEMORY, page: self.alloc.page(request), write: true };
+        out.extend((next..stop).map(touch));
         out.push(Op::Done);
         self.state = if stop < self.end { State::Touch(stop) } else { State::Touched };
+    }
+
+    /// Asks the C library for some pages, then says that the memory is there.
+    fn allocate(&mut self, next: u32, out: &mut Vec<Op>) {
+        let stop = match self.alloc {
+            Alloc::Mmap => self.requests,
+            _ => self.requests.min(next.saturating_add(BATCH as u32)),
+        };
+        if self.alloc != Alloc::Mmap {
+            // The heap has a chunk before the first.
+            let first = (next == 0).then_some(0);
+            let headers =
+                first.into_iter().chain((next..stop).filter_map(|request| self.alloc.header(request)));
+            out.extend(headers.map(|page| Op::Touch { region: MEMORY, page, write: true }));
+        }
+        self.state = State::Allocate(stop);
+        if stop == self.requests {
+            out.extend([Op::Mark { mark: 0 }, Op::Signal { stage: MAPPED }]);
+            self.state = State::Touch(self.first);
+        }
     }
 
     /// All wait for the last one, so that none is a pass ahead.
@@ -197,13 +281,15 @@ impl Stream for Toucher {
         while out.len() < enough {
             match self.state {
                 State::Start => {
-                    if self.leads {
+                    self.state = if self.leads {
                         out.append(&mut self.start);
+                        State::Allocate(0)
                     } else {
                         out.push(Op::Await { stage: MAPPED, times: 1 });
-                    }
-                    self.state = State::Touch(self.first);
+                        State::Touch(self.first)
+                    };
                 }
+                State::Allocate(next) => self.allocate(next, out),
                 State::Touch(next) => self.request(next, out),
                 State::Touched => self.pass(out),
                 State::Hold => {

@@ -426,9 +426,10 @@ fn sessions() -> impl Strategy<Value = Actor> {
 fn page_toucher() -> impl Strategy<Value = Actor> {
     let locked = prop_oneof![Just(Locked::No), Just(Locked::Before), Just(Locked::Region)];
     let huge_pages = prop_oneof![Just(HugePages::Default), Just(HugePages::Never), Just(HugePages::Always)];
-    (size(9..3000), locked, huge_pages, 1_u32..9, size(1..600), 0_u32..5, hold()).prop_map(
-        |(size, locked, huge_pages, threads, chunk, repeat, hold)| {
-            Actor::PageToucher(PageToucher { size, locked, huge_pages, threads, chunk, repeat, hold })
+    let alloc = prop_oneof![Just(Alloc::Mmap), Just(Alloc::PosixMemalign), Just(Alloc::Malloc)];
+    (size(9..3000), alloc, locked, huge_pages, 1_u32..9, size(1..600), 0_u32..5, hold()).prop_map(
+        |(size, alloc, locked, huge_pages, threads, chunk, repeat, hold)| {
+            Actor::PageToucher(PageToucher { size, alloc, locked, huge_pages, threads, chunk, repeat, hold })
         },
     )
 }
@@ -999,9 +1000,30 @@ fn an_instance_has_processes_and_memory_of_its_own() {
         let all: Vec<u32> = if number == 0 { (0..10).collect() } else { Vec::new() };
         assert_eq!(touched(&ops[attach..attached]), all);
         assert_eq!(touched(&ops[attached..]), [0, 1]);
-        let stays = ops.iter().any(|op| *op == Op::Sleep { ns: 3_000_000_000 });
+        let stays = ops.contains(&Op::Sleep { ns: 3_000_000_000 });
         assert_eq!(stays, number >= 2, "the others stay to the end");
     }
+}
+
+#[test]
+fn memory_of_the_c_library_has_headers() {
+    let new_pages = |alloc: &str| -> [usize; 3] {
+        let (mut threads, _) =
+            build(&format!("kind = 'page-toucher'\nsize = '4 MiB'\nalloc = '{alloc}'\nhold = '1 s'"));
+        let ops = ops(&mut threads[0], 100_000);
+        let mapped = ops.iter().position(|op| *op == Op::Mark { mark: 0 }).unwrap();
+        let before: BTreeSet<u32> = touched(&ops[..mapped]).into_iter().collect();
+        let after: BTreeSet<u32> = touched(&ops[mapped..]).into_iter().collect();
+        let size = ops.iter().find_map(|op| match op {
+            Op::MapAnon { pages, .. } => Some(*pages as usize),
+            _ => None,
+        });
+        [before.len(), after.difference(&before).count(), size.unwrap()]
+    };
+    assert_eq!(new_pages("mmap"), [0, 1024, 1024]);
+    // As glibc 2.36 has it by the kernel's count: 1,025 faults before, 1,024 and 4 after.
+    assert_eq!(new_pages("posix-memalign"), [1025, 1024, 2049]);
+    assert_eq!(new_pages("malloc"), [1025, 4, 1029]);
 }
 
 #[test]
