@@ -72,8 +72,13 @@ impl Alloc {
         match self {
             Alloc::Mmap => request,
             Alloc::PosixMemalign => 2 * request + 1,
-            Alloc::Malloc => ((u64::from(request) * (PAGE + Self::HEADER) + Self::HEADER) / PAGE) as u32,
+            Alloc::Malloc => ((Self::chunks(request) + Self::HEADER) / PAGE) as u32,
         }
+    }
+
+    /// Bytes of so many chunks of `malloc`.
+    fn chunks(requests: u32) -> u64 {
+        u64::from(requests) * (PAGE + Self::HEADER)
     }
 
     /// The page in which a request writes a header, the one that follows its memory, where it does.
@@ -81,16 +86,16 @@ impl Alloc {
         match self {
             Alloc::Mmap => None,
             Alloc::PosixMemalign => Some(2 * request + 2),
-            Alloc::Malloc => Some((u64::from(request + 1) * (PAGE + Self::HEADER) / PAGE) as u32),
+            Alloc::Malloc => Some((Self::chunks(request + 1) / PAGE) as u32),
         }
     }
 
-    /// Pages of the mapping for so many requests.
+    /// Pages of the mapping for so many requests; `None` if they are too many.
     fn pages(self, requests: u32) -> Option<u32> {
         match self {
             Alloc::Mmap => Some(requests),
             Alloc::PosixMemalign => requests.checked_mul(2)?.checked_add(1),
-            Alloc::Malloc => self.header(requests.checked_sub(1)?)?.checked_add(1),
+            Alloc::Malloc => u32::try_from(Self::chunks(requests) / PAGE + 1).ok(),
         }
     }
 }
@@ -154,8 +159,9 @@ impl PageToucher {
     fn threads(&self, _: &mut Site<'_>) -> Result<Vec<Thread>, Refusal> {
         let size = pages("size", self.size)?;
         let mapped = self.alloc.pages(size);
-        let mapped = mapped
-            .ok_or_else(|| Refusal::new("size", format!("is {}; it must be below 8 TiB", self.size)))?;
+        let mapped = mapped.ok_or_else(|| {
+            Refusal::new("size", format!("is {}; with its headers it must be below 16 TiB", self.size))
+        })?;
         let chunk = pages("chunk", self.chunk)?;
         let threads = within("threads", self.threads, 1, THREADS.min(size))?;
         let start = self.start(mapped);

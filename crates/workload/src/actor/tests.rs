@@ -1224,6 +1224,10 @@ fn impossible_parameters_are_refused() {
         ),
         ("kind = 'page-toucher'\nsize = '8 KiB'\nthreads = 3", "threads: is 3; it may be 1 to 2"),
         (
+            "kind = 'page-toucher'\nsize = '9 TiB'\nalloc = 'posix-memalign'",
+            "size: is 9 TiB; with its headers it must be below 16 TiB",
+        ),
+        (
             "kind = 'allocator'\nsize = '1 TiB'",
             "chunk: is 1 MiB, of which `size` has 1048576; it may have 65000",
         ),
