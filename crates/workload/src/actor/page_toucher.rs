@@ -55,8 +55,8 @@ pub enum Alloc {
     /// One mapping of the size.
     #[default]
     Mmap,
-    /// `posix_memalign(4096, 4096)` for each page. Before each the heap has a page whose end is the header, so
-    /// that as many pages again come when the memory is allocated, and stay.
+    /// `posix_memalign(4096, 4096)` for each page. Before each, the heap has a page whose end is the header,
+    /// so that as many pages again come when the memory is allocated, and stay.
     PosixMemalign,
     /// `malloc(4096)` for each page: 4,112 bytes with the header. The header of the next lies in the page
     /// after it, so that nearly all pages come when the memory is allocated.
