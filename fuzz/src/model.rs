@@ -142,7 +142,7 @@ pub(crate) fn operations(data: &[u8]) {
         filesystem: Filesystem::ALL[bytes.next() as usize % Filesystem::ALL.len()],
         kernel_pages: Some(vec![200 / nodes as u64; nodes]),
         committed: 0,
-        others_tables: 0,
+        others_pgtable_pages: 7,
         settled: 1_000_000_000,
         reserved_pages: None,
         pagesets: Vec::new(),

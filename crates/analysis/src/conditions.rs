@@ -24,7 +24,8 @@ pub fn conditions(run: &Run, machine: &MachineSpec, has_pool: bool) -> Condition
         measured_latency: run.facts().machine == RunOn::Vm,
         measured_disk: matches!(run.facts().machine, RunOn::Host | RunOn::Cgroup),
         pagesets: first.as_ref().and_then(|first| pagesets(page, first, nodes.len(), cpus)),
-        committed: first.as_ref().and_then(committed),
+        committed: first.as_ref().and_then(|first| line(first, meminfo::Committed_AS)),
+        page_tables: first.as_ref().and_then(|first| line(first, meminfo::PageTables)),
     }
 }
 
@@ -108,9 +109,10 @@ fn zspages(page: PageSize, sample: &Sample, id: u32, nodes: usize) -> u64 {
     zspages.max(Bytes::kib(zswap).0)
 }
 
-/// What is promised: a scenario's `machine.committed`. `None` if the sample does not show it.
-fn committed(sample: &Sample) -> Option<Size> {
-    sample.meminfo.get(meminfo::Committed_AS).map(|kib| Size(Bytes::kib(kib)))
+/// A line of `/proc/meminfo` in KiB: what is promised and what page tables take, a scenario's
+/// `machine.committed` and `machine.page-tables`. `None` if the sample does not show it.
+fn line(sample: &Sample, of: Counter<Meminfo>) -> Option<Size> {
+    sample.meminfo.get(of).map(|kib| Size(Bytes::kib(kib)))
 }
 
 /// The memory of each node that its zones do not manage: a scenario's `machine.reserved`. `None` if the

@@ -5,7 +5,7 @@ use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::compare::error::Span;
 use crate::explain::FASTER;
-use crate::view::{ASKS, View, Work, huge_pages as huge_pages_at};
+use crate::view::{ASKS, HugePool, View, Work};
 
 /// Which way a measure should go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,12 +290,10 @@ fn page_tables(view: &View<'_>) -> Option<f64> {
     (most - least >= 1024.0 * 1024.0).then_some(most)
 }
 
-/// The most that there was of a part of the pool of huge pages, by its place in [`huge_pages_at`]; `None`
-/// where there was no pool.
-fn huge_pages(view: &View<'_>, part: usize) -> Option<f64> {
-    let samples = view.run.samples();
-    let pool = |row: usize| huge_pages_at(samples, row).filter(|pool| pool.iter().sum::<f64>() > 0.0);
-    samples.rows(view.figures().window).filter_map(|row| Some(pool(row)?[part])).reduce(f64::max)
+/// The most that there was of a part of the pool of huge pages, in bytes; `None` where there was no pool.
+fn most_of_pool(view: &View<'_>, part: fn(&HugePool) -> f64) -> Option<f64> {
+    let pool = view.huge_pool().filter(|pool| pool.total() > 0.0);
+    pool.map(|pool| part(&pool)).reduce(f64::max)
 }
 
 /// Whether threads of one of these roles are measured.
@@ -397,8 +395,12 @@ const ROWS: &[Row] = {
             level(view, "inactive_file")
         }),
         row("page_tables_bytes", "page tables, most", Bytes, Lower, page_tables),
-        row("huge_pages_used_bytes", "huge pages in use, most", Bytes, Neither, |view| huge_pages(view, 0)),
-        row("huge_pages_idle_bytes", "idle huge pages, most", Bytes, Lower, |view| huge_pages(view, 2)),
+        row("huge_pages_used_bytes", "huge pages in use, most", Bytes, Neither, |view| {
+            most_of_pool(view, |pool| pool.used)
+        }),
+        row("huge_pages_idle_bytes", "idle huge pages, most", Bytes, Lower, |view| {
+            most_of_pool(view, |pool| pool.idle)
+        }),
         row("promised_bytes", "promised, most", Bytes, Neither, |view| most_promised(view, "Committed_AS")),
         row("commit_limit_bytes", "commit limit", Bytes, Neither, |view| most_promised(view, "CommitLimit")),
         row("page_in_bytes", "read from devices", Bytes, Neither, |view| moved_kib(view, |m| m.page_in)),

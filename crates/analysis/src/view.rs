@@ -130,14 +130,33 @@ pub fn spent(spent: &Spent) -> [(&'static str, u64); 6] {
     ]
 }
 
-/// The pool of huge pages at one sample, in bytes: in use, reserved, idle; `None` if the sample does not show
-/// it.
-pub fn huge_pages(samples: &Samples, row: usize) -> Option<[f64; 3]> {
-    let get = |line: &str| samples.column(&format!("meminfo.{line}"))?.get(row);
-    let size = get("Hugepagesize")? as f64 * 1024.0;
-    let (total, free) = (get("HugePages_Total")?, get("HugePages_Free")?);
-    let reserved = get("HugePages_Rsvd")?.min(free);
-    Some([total.saturating_sub(free), reserved, free - reserved].map(|pages| pages as f64 * size))
+/// The pool of huge pages at one sample, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HugePool {
+    /// Pages that hold something.
+    pub used: f64,
+    /// Free pages that are promised to a mapping.
+    pub reserved: f64,
+    /// Free pages that nobody was promised.
+    pub idle: f64,
+}
+
+impl HugePool {
+    /// `None` if the sample does not show the pool.
+    pub fn at(samples: &Samples, row: usize) -> Option<Self> {
+        let get = |line: &str| samples.column(&format!("meminfo.{line}"))?.get(row);
+        let size = get("Hugepagesize")? as f64 * 1024.0;
+        let (total, free) = (get("HugePages_Total")?, get("HugePages_Free")?);
+        let reserved = get("HugePages_Rsvd")?.min(free);
+        let bytes = |pages: u64| pages as f64 * size;
+        let (used, idle) = (bytes(total.saturating_sub(free)), bytes(free - reserved));
+        Some(HugePool { used, reserved: bytes(reserved), idle })
+    }
+
+    /// All of it.
+    pub fn total(self) -> f64 {
+        self.used + self.reserved + self.idle
+    }
 }
 
 /// Nanoseconds of threads that were not asleep by their own wish.
@@ -194,11 +213,16 @@ impl<'r> View<'r> {
         }
     }
 
-    /// The pool of huge pages in bytes, if at the end no page of it is in use or reserved.
+    /// The pool of huge pages at each sample; none of a run in a control group, where it is the host's.
+    pub fn huge_pool(&self) -> impl Iterator<Item = HugePool> + '_ {
+        let rows = if self.run.facts().machine == RunOn::Cgroup { 0 } else { self.run.samples().len() };
+        (0..rows).filter_map(|row| HugePool::at(self.run.samples(), row))
+    }
+
+    /// Bytes of the pool of huge pages at the end, if nobody used or reserved a page of it in all the run.
     pub fn idle_pool(&self) -> Option<f64> {
-        let samples = self.run.samples();
-        let [used, reserved, idle] = huge_pages(samples, samples.len().checked_sub(1)?)?;
-        (used + reserved == 0.0 && idle > 0.0).then_some(idle)
+        let untouched = self.huge_pool().all(|pool| pool.used + pool.reserved == 0.0);
+        self.huge_pool().last().map(|pool| pool.idle).filter(|idle| untouched && *idle > 0.0)
     }
 
     /// Whether the kernel promises no more memory than its limit (mode 2 of overcommit).

@@ -79,7 +79,16 @@ pub fn simulate(
 ) -> Result<End, SimulateError> {
     let config = config(case)?;
     let (wanted, mode) = (config.mm.tuning.nr_hugepages, config.mm.tuning.overcommit as u64);
+    let (page, pgtables) = (case.machine.page(), config.mm.others_pgtable_pages);
     let mut machine = Machine::new(config, case.program()?);
+    let there = machine.others_pgtables();
+    if there < pgtables {
+        let (asked, there) = (page.of(pgtables), page.of(there));
+        let why = format!(
+            "is {asked}, and only {there} of the kernel's memory is in zones (`kernel` less `reserved`)"
+        );
+        return Err(case.refuse("machine.page-tables", why).into());
+    }
     if let Some((segment, lack)) = machine.lacks() {
         let (segment, total) = (segment.to_owned(), machine.huge_pages().total);
         return Err(match lack {
@@ -161,7 +170,7 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
         machine.per_node(occupied).iter().map(|size| pages_of(*size)).collect()
     };
     let reserved = machine.reserved.as_ref().map(in_pages);
-    let config = MachineConfig {
+    Ok(MachineConfig {
         mm: mm::Config {
             generation,
             cpus: machine.cpus_per_node().iter().sum(),
@@ -173,7 +182,7 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
             rotational: disk.rotational,
             swap_rotational: disk.rotational && machine.swap.on == SwapOn::Disk,
             committed: machine.committed.map_or(0, pages_of),
-            others_tables: machine.page_tables.map_or(0, pages_of),
+            others_pgtable_pages: machine.page_tables.map_or(0, pages_of),
             kernel_pages: machine.stated_kernel().map(|kernel| {
                 let unmanaged = mm::unmanaged(layout, &pages, reserved.as_deref());
                 let of_zones = |(kernel, lost): (u64, u64)| kernel.saturating_sub(lost);
@@ -203,17 +212,7 @@ pub fn config(case: &Case) -> Result<MachineConfig, Errors> {
         disk_pages: disk.size.map_or(u64::from(u32::MAX), pages_of),
         swap,
         interval: case.interval.ns(),
-    };
-    let kernel = mm::kernel_pages(&config.mm).iter().sum();
-    if config.mm.others_tables > kernel {
-        let why = format!(
-            "is {}, and the kernel has only {} in all",
-            page.of(config.mm.others_tables),
-            page.of(kernel)
-        );
-        return Err(case.refuse("machine.page-tables", why));
-    }
-    Ok(config)
+    })
 }
 
 /// Facts about a case's machine that are known before it runs.

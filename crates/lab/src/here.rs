@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use lotsfree_changes::Changes;
-use lotsfree_run::{Facts, Measured, RunOn, Sink, State, Window, WriteError};
+use lotsfree_run::{Event, EventKind, Facts, Measured, RunOn, Sink, State, Window, WriteError};
 use lotsfree_scenario::Case;
 use lotsfree_settings::{self as settings, LRU_GEN_ENABLED, NUMA_BALANCING, Value, find};
 use lotsfree_units::PageSize;
@@ -149,7 +149,7 @@ pub(crate) fn execute(
     case: &Case,
     place: &Place,
     machine: RunOn,
-    mut remarks: Vec<String>,
+    remarks: Vec<String>,
     written: &mut Written,
     output: &mut dyn Output,
     watch: Watch<'_>,
@@ -160,8 +160,11 @@ pub(crate) fn execute(
     }
     let segments = Segments::new(&program.segments)?;
     drop(program);
-    remarks.extend(segments.remarks.iter().cloned());
     output.begin(facts(case, machine, remarks))?;
+    for what in &segments.notes {
+        let (kind, what) = (EventKind::Note, what.clone());
+        output.sink().event(&Event { at: 0, kind, what, actor: None, faults: None })?;
+    }
     coordinate(case, &segments.names, place, output.sink(), &mut |at| watch(Stage::At(at)))
 }
 

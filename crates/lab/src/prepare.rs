@@ -136,8 +136,8 @@ pub(crate) fn file(
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
     pub(crate) names: Vec<Segment>,
-    /// What they are other than was asked for.
-    pub(crate) remarks: Vec<String>,
+    /// Segments that did not get the pages that were asked for, and why.
+    pub(crate) notes: Vec<String>,
     /// Keeps the System V segments; `_files` keeps the others.
     _regions: Vec<Region>,
     _files: Vec<File>,
@@ -160,7 +160,7 @@ impl Segments {
                             return Err(why);
                         }
                         segments.shared_memory(&spec.name, bytes, false)?;
-                        segments.remarks.push(format!("{why}; base pages instead"));
+                        segments.notes.push(format!("{why}; base pages instead"));
                     }
                 }
                 SegmentBacking::Tmpfs { granule_pages } => {

@@ -644,9 +644,9 @@ fn a_pool_that_is_a_page_short_is_seen_to_lie_idle() {
     says(&doctor, &["rule pool-unused", "rule pagetable-bloat"]);
     let doctor = out(&place.run(&["doctor", "runs/enough"]));
     assert!(!doctor.contains("pool-unused"), "{doctor}");
-    // What the other programs have is there from the beginning.
+    // More page tables than the kernel has memory.
     let more = place.run(&["sim", "tiny.toml", "--set", "machine.page-tables='200 MiB'"]);
-    says(&err(&more), &["machine.page-tables: is 200 MiB, and the kernel has only "]);
+    says(&err(&more), &["machine.page-tables: is 200 MiB, and only "]);
 }
 
 #[test]

@@ -692,3 +692,57 @@ fn text_keeps_to_its_width_and_colour_changes_no_word() {
         }
     }
 }
+
+/// A run of ten seconds on 4 GiB whose page tables grow to so many MiB, with a pool of 512 huge pages of which
+/// so many are free and reserved, and a promise that grows.
+fn with_pool(label: &str, tables: u64, pool: Option<(u64, u64)>, mode: &str) -> Run {
+    let mut memory = Memory::default();
+    for second in 0..=10 {
+        let mut sample = Sample { at: second * 1_000_000_000, ..Sample::default() };
+        let mut set = |name: &str, value: u64| {
+            sample.meminfo.set(lotsfree_kernel_files::counters::Counter::named(name).unwrap(), value);
+        };
+        set("MemTotal", 4 << 20);
+        set("PageTables", tables * 1024 * second / 10);
+        set("Committed_AS", (1 << 20) + second * 100_000);
+        set("CommitLimit", 3 << 20);
+        if let Some((free, reserved)) = pool {
+            set("Hugepagesize", 2048);
+            set("HugePages_Total", 512);
+            set("HugePages_Free", free);
+            set("HugePages_Rsvd", reserved);
+        }
+        memory.sample(&sample).unwrap();
+    }
+    let sysctls = [("vm.overcommit_memory".to_owned(), mode.to_owned())].into();
+    let facts = Facts { variant: Some(label.to_owned()), page_size: 4096, sysctls, ..Facts::default() };
+    memory.finish(facts, "", State::Complete)
+}
+
+#[test]
+fn page_tables_pools_and_promises_are_drawn_where_they_matter() {
+    let message = |runs: &[Run]| {
+        let picture = runs_pictures(runs).into_iter().find(|picture| picture.name == "spaces")?;
+        assert_eq!(check_pictures(&picture.html), 1);
+        Some(picture)
+    };
+    let said = |runs: &[Run]| message(runs).map(|picture| picture.message);
+    let two = [with_pool("idle", 200, Some((512, 0)), "0"), with_pool("used", 8, Some((100, 60)), "0")];
+    assert_eq!(
+        said(&two).unwrap(),
+        "Page tables take up to 200 MiB with idle, 8 MiB with used; 1 GiB of huge pages lie idle with idle"
+    );
+    let svg = message(&two).unwrap().svg;
+    for name in ["page tables", "huge pages", "in use", "reserved", "idle"] {
+        assert!(svg.contains(&format!(">{name}</text>")), "{name} in {svg}");
+    }
+    assert!(!svg.contains(">promised</text>"), "{svg}");
+    let used = [with_pool("used", 8, Some((100, 60)), "0")];
+    assert_eq!(said(&used).unwrap(), "Huge pages in use: up to 824 MiB");
+    let strict = [with_pool("strict", 8, None, "2"), with_pool("heuristic", 8, None, "0")];
+    assert_eq!(said(&strict).unwrap(), "The kernel promises up to 1.95 GiB");
+    let picture = message(&strict).unwrap();
+    assert!(picture.svg.contains(">limit</text>") && picture.svg.contains(">promised</text>"));
+    // Promises that nothing bounds, and page tables of a heap, are no news.
+    assert_eq!(said(&[with_pool("heuristic", 8, None, "0")]), None);
+}

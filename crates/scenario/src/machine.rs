@@ -72,7 +72,7 @@ pub struct MachineSpec {
     /// the scenario included. Without it, those alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub committed: Option<Size>,
-    /// The part of `kernel` that page tables of other programs take when the run begins: `PageTables` of
+    /// The part of `kernel`, less `reserved`, that page tables of other programs take: `PageTables` of
     /// `/proc/meminfo` starts there. Without it, none. The lab's machines have their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_tables: Option<Size>,
@@ -369,6 +369,9 @@ pub struct Conditions {
     /// [`MachineSpec::committed`]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub committed: Option<Size>,
+    /// [`MachineSpec::page_tables`]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_tables: Option<Size>,
     /// Devices that do not rotate answer as fast as a calibration of the machine says, whatever the case
     /// says, and all let pass at once what they transfer in a tenth of a second: the throttle of a virtual
     /// machine has no latency, and is a leaky bucket.
@@ -414,12 +417,20 @@ impl MachineSpec {
         if conditions.measured_disk {
             self.take_disk(record);
         }
-        let Conditions { kernel, reserved, pagesets, committed, measured_latency: _, measured_disk: _ } =
-            conditions;
+        let Conditions {
+            kernel,
+            reserved,
+            pagesets,
+            committed,
+            page_tables,
+            measured_latency: _,
+            measured_disk: _,
+        } = conditions;
         // A run that does not say how much the kernel kept leaves the question open.
         let open = self.kernel.take().filter(|kernel| *kernel == KernelMemory::Measured);
         self.kernel = kernel.map(KernelMemory::Stated).or(open);
         (self.reserved, self.pagesets, self.committed) = (reserved, pagesets, committed);
+        self.page_tables = page_tables;
     }
 
     /// Has files and swap on one disk, which is as fast as `record` says where it says so.

@@ -45,11 +45,12 @@ pub const SHIPPED: &[Shipped] = shipped! {
     "zone-reclaim-full": "The same at the size of the article: 48 GiB, 25 GB in use, 100,000 reads a second. It takes 40 min \
                           until garbage is used up and zone reclaim harms; a larger machine needs a longer run.",
     "segment-pool": "What it saves to write retired segments again instead of creating new files.",
-    "oracle-sessions": "What the page tables of an instance and 100 sessions take while the sessions come and go, with pages \
-                        of 4 KiB, huge pages, and files on tmpfs, as the article logged it.",
-    "oracle-system-a": "System A of the article: 444 sessions on 8 GiB of shared memory, and what huge pages or fewer \
+    "oracle-sessions": "What the page tables of an instance and 100 sessions take while the sessions come and go: with pages \
+                        of 4 KiB and with huge pages, as an article of 2010 logged them, and with files on tmpfs.",
+    "oracle-system-a": "System A of the same article: 444 sessions on 8 GiB of shared memory, and what huge pages or fewer \
                         sessions save.",
-    "oracle-system-b": "System B of the article: 400 sessions on 34 GiB of shared memory, whose page tables take 11.5 GiB.",
+    "oracle-system-b": "System B of the same article: 400 sessions on 34 GiB of shared memory, whose page tables take \
+                        11.5 GiB.",
     "pool-one-short": "What an instance pays for a pool of huge pages that is one page short of its segment.",
     "page-faults": "How many faults a million pages take when they are touched first, and what locking them changes.",
     "commit-limits": "Which requests for memory the kernel refuses in the modes of vm.overcommit_memory, and what happens \

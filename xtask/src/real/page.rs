@@ -13,7 +13,7 @@ const HEAD: &str = "\
 `lotsfree doctor` name it, types the doctor's first remedy as it is printed, restarts the application with the lines that
 make it last, asks the application what became of it, and undoes everything. A remedy fails if one of its commands does, if
 the application is not better off, if the doctor still finds the same, or if the undo leaves a setting other than it was.
-Where the model says beforehand what the remedy will do, it also fails if that is more than 5 % off.
+Where the model predicts what the remedy will do, it also fails if the prediction is more than 5 % off.
 ";
 
 /// The page: a table of all trials, then each with what was typed.
@@ -68,7 +68,7 @@ fn section(page: &mut String, trial: &Trial, followed: &Followed) -> Result<()> 
     }
     writeln!(page, "Asked: {}. Before: {}. After: {}.", before.asked, before.said, after.said)?;
     if let Some(told) = followed.told() {
-        writeln!(page, "\nBefore the remedy was followed {told}.")?;
+        writeln!(page, "\n{told}.")?;
     }
     Ok(())
 }

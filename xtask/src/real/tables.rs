@@ -40,7 +40,10 @@ impl Measured {
             ranges.extend(touched_ranges(process, first, end).ok());
         }
         ranges.sort_unstable_by(|a, b| b.cmp(a));
-        let touched = *ranges.get(sessions / 2).ok_or("fewer processes than sessions")?;
+        if ranges.len() < sessions {
+            return Err(format!("{} processes for {sessions} sessions", ranges.len()).into());
+        }
+        let touched = ranges[sessions / 2];
         let of_sessions: u64 = ranges.iter().take(sessions).sum();
         let others = ranges.iter().sum::<u64>() - of_sessions;
         Ok(Measured {
@@ -53,9 +56,15 @@ impl Measured {
         })
     }
 
+    /// The share of the segment that ends in the middle of the last range that is touched.
+    fn touch(&self) -> f64 {
+        let huge = PageSize::X86.pmd_huge().as_f64();
+        ((self.touched as f64 - 0.5) * huge / self.segment.as_f64()).clamp(0.0, 1.0)
+    }
+
     /// The scenario of this server: each process maps so many tables' worth of memory of its own.
     fn scenario(&self, private: u64) -> Result<Scenario> {
-        let Measured { idle, segment, touched, sessions, background, .. } = self;
+        let Measured { idle, segment, sessions, background, .. } = self;
         let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
         let (generation, _) = Generation::for_kernel(release.trim());
         let memory = kilobytes("/proc/meminfo", "MemTotal")? / 1024;
@@ -71,7 +80,7 @@ impl Measured {
              segment = \"{} KiB\"\ntouch = {}\nstride = \"2 MiB\"\n{private}\
              [[variant]]\nname = \"2M\"\n\"vm.nr_hugepages\" = {pages}\nactor.server.backing = \"shm-huge\"\n",
             segment.as_kib(),
-            *touched as f64 / pages as f64,
+            self.touch()
         );
         Ok(Scenario::parse(&text, "server.toml")?)
     }
@@ -145,4 +154,23 @@ fn touched_ranges(process: u32, first: u64, end: u64) -> Result<u64> {
         from = to;
     }
     Ok(touched)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_touches_as_many_ranges_as_were_counted() {
+        let segment = Bytes::mib(25 * 2);
+        // A mapping that begins within a range has one more.
+        for touched in (1..=25).chain([26]) {
+            let measured = Measured { idle: 0, all: 0, segment, touched, sessions: 1, background: 0 };
+            let reach = Bytes((segment.as_f64() * measured.touch()) as u64);
+            assert_eq!(reach.units_of(PageSize::X86.pmd_huge()), touched.min(25), "{touched}");
+        }
+        let measured = Measured { idle: 900, all: 0, segment, touched: 7, sessions: 3, background: 2 };
+        let cases = measured.scenario(4).unwrap().cases(None).unwrap();
+        assert_eq!(cases.iter().map(|case| case.variant.as_str()).collect::<Vec<_>>(), ["4K", "2M"]);
+    }
 }

@@ -167,11 +167,12 @@ pub(super) fn differences(columns: &[Column], members: &[Vec<&Entry<'_, '_>>]) -
     if mixed {
         // Only the model is told what things cost, where a booted machine's memory is, and how fast its
         // devices answer.
-        const BOOTED: [&str; 6] = [
+        const BOOTED: [&str; 7] = [
             "machine.kernel",
             "machine.reserved",
             "machine.pagesets",
             "machine.committed",
+            "machine.page-tables",
             "machine.disk.latency",
             "machine.swap.latency",
         ];

@@ -27,7 +27,7 @@ pub(super) fn nearness(run: &Account, base: &Account) -> Option<Nearness> {
     let is_none = |one: &Account| {
         one.oom_kills > 0 || one.work.refused > 0 || !one.is_measured() || one.unreached.is_some()
     };
-    if run.all().chain(base.all()).any(is_none) {
+    if run.all().chain(base.all()).any(is_none) || run.idle_pool.is_some() != base.idle_pool.is_some() {
         return None;
     }
     let both = |read: &dyn Fn(&Account) -> Option<f64>| {

@@ -497,10 +497,15 @@ fn what_repeats_differ_by_distinguishes_no_runs() {
 
 #[test]
 fn a_pool_that_nobody_uses_is_named_whatever_else_went_on() {
-    let idle = Account { idle_pool: Some(1022.0 * 1048576.0), ..calm("short") };
-    let text = judge(&idle, &Others::default()).text;
+    let short = |account: Account| Account { idle_pool: Some(1022.0 * 1048576.0), ..account };
+    let text = judge(&short(calm("short")), &Others::default()).text;
     assert_eq!(text, "nothing was reclaimed; 1022 MiB of huge pages lie idle");
-    let text =
-        judge(&Account { idle_pool: idle.idle_pool, ..kswapd_swaps("short") }, &Others::default()).text;
+    let text = judge(&short(kswapd_swaps("short")), &Others::default()).text;
     assert!(text.contains("; 1022 MiB of huge pages lie idle"), "{text}");
+    // As fast as without a pool, and yet not the same.
+    let without = Others { base: Some(calm("no pool")), ..Others::default() };
+    let sentence = judge(&short(calm("short")), &without);
+    assert_ne!(sentence.mechanism, Mechanism::Alike);
+    assert!(sentence.text.contains("; 1022 MiB of huge pages lie idle"), "{}", sentence.text);
+    assert_eq!(judge(&calm("enough"), &without).mechanism, Mechanism::Alike);
 }

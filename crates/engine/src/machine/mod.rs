@@ -53,6 +53,7 @@ use std::ops::ControlFlow;
 use cpus::Cpus;
 use lotsfree_kernel_files::file::swaps::SwapArea;
 use lotsfree_run::{EventKind, NodeSample, Sample, Sink, WriteError};
+use lotsfree_units::words::counted;
 use lotsfree_workload::{Program, START_LEAD_NS, SegmentBacking, SegmentSpec};
 
 use crate::mm::{self, Device, HugePages, Io, Kswapd, Lack, Mm, ZswapWorker};
@@ -198,8 +199,8 @@ impl Machine {
             let made = match of.backing {
                 SegmentBacking::ShmHuge { or_base } => match mm.create_huge_segment(pages) {
                     Err(Lack::HugePages(lacks)) if or_base => {
-                        let what =
-                            format!("{}: the pool lacks {lacks} huge pages; base pages instead", of.name);
+                        let lacks = counted(lacks, "huge page");
+                        let what = format!("{}: the pool lacks {lacks}; base pages instead", of.name);
                         log.add(0, EventKind::Note, what, None);
                         mm.create_segment(pages, true)
                     }
@@ -340,6 +341,11 @@ impl Machine {
     /// The first segment that cannot be made, and why.
     pub fn lacks(&self) -> Option<(&str, Lack)> {
         self.lacks.as_ref().map(|(name, lack)| (name.as_str(), *lack))
+    }
+
+    /// Pages that hold page tables of other programs.
+    pub fn others_pgtables(&self) -> u64 {
+        self.mm.others_pgtables.len() as u64
     }
 
     /// [`Mm::huge_pages`]

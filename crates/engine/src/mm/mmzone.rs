@@ -554,7 +554,7 @@ impl Mm {
             hugetlb: Hugetlb::new(config.nodes.len(), sizes.pageblock, config.tuning.nr_overcommit_hugepages),
             committed: 0,
             others_committed: 0,
-            others_tables: Vec::new(),
+            others_pgtables: Vec::new(),
             tables_taken: 0,
             tree: Nodes::of(config),
             flights: Default::default(),
@@ -567,7 +567,7 @@ impl Mm {
         mm.setup_per_zone_wmarks();
         mm.build_zonelists();
         mm.boot_kernel(&kernel_pages(config));
-        mm.boot_tables(config.others_tables);
+        mm.boot_pgtables(config.others_pgtable_pages);
         mm.boot_pagesets(&config.pagesets);
         mm.boot_hugepages(config.tuning.nr_hugepages);
         for zone in &mut mm.zones {

@@ -131,8 +131,8 @@ pub struct Config {
     pub zswap: Option<ZswapConfig>,
     /// Pages that are promised when the run begins, the segments and programs of the run included.
     pub committed: u64,
-    /// Pages of the kernel that are page tables of programs that are not those of the run.
-    pub others_tables: u64,
+    /// Pages of the kernel's memory that hold page tables of other programs when the run begins.
+    pub others_pgtable_pages: u64,
     /// Pages that the kernel itself uses on each node, of those that the node's zones manage; `None` for the
     /// default.
     pub kernel_pages: Option<Vec<u64>>,
@@ -171,7 +171,7 @@ impl Config {
             zswap: None,
             filesystem: Filesystem::Ext4,
             committed: 0,
-            others_tables: 0,
+            others_pgtable_pages: 0,
             kernel_pages: None,
             settled: 0,
             reserved_pages: None,
@@ -411,8 +411,8 @@ pub struct Mm {
     /// Pages that are promised (`vm_committed_as`), and those of them that are nobody's here.
     pub(crate) committed: u64,
     pub(crate) others_committed: u64,
-    /// Page tables of programs that are not those of the run.
-    pub(crate) others_tables: Vec<u32>,
+    /// The page tables of other programs.
+    pub(crate) others_pgtables: Vec<u32>,
     /// Pages that were ever allocated for page tables.
     pub(crate) tables_taken: u64,
     /// The nodes of the files' trees.

@@ -196,14 +196,31 @@ impl Mm {
         frame
     }
 
-    /// Makes page tables of pages of the kernel, for programs that are not those of the run.
-    pub(super) fn boot_tables(&mut self, pages: u64) {
-        for _ in 0..pages {
-            let Some(frame) = self.slab.boot.iter_mut().find_map(Iterator::next) else { return };
-            self.stat_sub(frame, Stat::SlabUnreclaimable);
-            self.stat_add(frame, Stat::PageTables);
-            self.frames[frame as usize].flags |= flag::PGTABLE;
-            self.others_tables.push(frame);
+    /// Makes page tables of other programs of pages of the kernel, from each node as it has them. There may be
+    /// fewer than are asked for: [`Mm::others_pgtables`] has those that there are.
+    pub(super) fn boot_pgtables(&mut self, pages: u64) {
+        let node_of = |mm: &Mm, range: &std::ops::Range<u32>| mm.zones[mm.frames.zone_of(range.start)].node;
+        let mut had = vec![0; self.nodes.len()];
+        for range in &self.slab.boot {
+            had[node_of(self, range)] += u64::from(range.end - range.start);
+        }
+        let all: u64 = had.iter().sum();
+        let mut wanted: Vec<u64> = had
+            .iter()
+            .map(|had| (u128::from(pages) * u128::from(*had)).div_ceil(u128::from(all.max(1))) as u64)
+            .collect();
+        for index in 0..self.slab.boot.len() {
+            let node = node_of(self, &self.slab.boot[index]);
+            while wanted[node] > 0
+                && (self.others_pgtables.len() as u64) < pages
+                && let Some(frame) = self.slab.boot[index].next()
+            {
+                wanted[node] -= 1;
+                self.stat_sub(frame, Stat::SlabUnreclaimable);
+                self.stat_add(frame, Stat::PageTables);
+                self.frames[frame as usize].flags |= flag::PGTABLE;
+                self.others_pgtables.push(frame);
+            }
         }
     }
 
@@ -314,7 +331,7 @@ impl Mm {
     /// Checks the tables: each frame that is marked as one is one table of one process, what is mapped has
     /// the tables that it needs, and regions and gaps share out the addresses.
     pub(super) fn check_pgtables(&self) -> Result<(), String> {
-        let mut found = self.others_tables.clone();
+        let mut found = self.others_pgtables.clone();
         for (process, space) in self.processes.iter().enumerate() {
             let tables = &space.tables;
             for (level, frame) in tables.frames() {
@@ -447,13 +464,19 @@ mod tests {
 
     #[test]
     fn tables_of_other_programs_are_pages_of_the_kernel() {
-        let mut config = Config::new(Generation::linux_6_1(), vec![1 << 16]);
+        let mut config = Config::new(Generation::linux_6_1(), vec![1 << 16, 1 << 15]);
+        config.kernel_pages = Some(vec![2000, 1000]);
         let free = Mm::new(&config).meminfo().get(meminfo::MemFree);
-        config.others_tables = 300;
+        config.others_pgtable_pages = 300;
         let mm = Mm::new(&config);
         let meminfo = mm.meminfo();
         assert_eq!((meminfo.get(meminfo::PageTables), meminfo.get(meminfo::MemFree)), (Some(1200), free));
         assert_eq!(mm.check(), Ok(()));
+        let of_nodes = [0, 1].map(|node| mm.node_meminfo(node).get(meminfo::PageTables));
+        assert_eq!(of_nodes, [Some(800), Some(400)]);
+        config.others_pgtable_pages = 5000;
+        let mm = Mm::new(&config);
+        assert_eq!((mm.others_pgtables.len(), mm.check()), (3000, Ok(())), "no more than the kernel has");
     }
 
     #[test]

@@ -36,8 +36,8 @@ fn computed(case: &Case) -> u64 {
     others + 4 * (u64::from(of.processes + of.background) * each + filler)
 }
 
-fn off(is: u64, shall: u64) -> f64 {
-    (is as f64 / shall as f64 - 1.0).abs()
+fn off(actual: u64, expected: u64) -> f64 {
+    (actual as f64 / expected as f64 - 1.0).abs()
 }
 
 #[test]

@@ -12,17 +12,17 @@ use crate::quantity::{Size, Time};
 /// A process that maps anonymous memory and stores to every page of it once: what a page costs when it is
 /// first touched.
 ///
-/// It maps the memory, locks it if told so, and marks `mapped`; with `alloc` that is one request to the C
-/// library for each page. Then each thread touches its part, and when
-/// all are done the process marks `touched`. Touching a chunk is one request. A page that is not there is a
-/// minor fault; of memory that is locked all pages are there before the first is touched, and the time up
-/// to `mapped` is what that took.
+/// It maps the memory (with `alloc`, by asking the C library for one page after the other), locks it if told
+/// so, and marks `mapped`. Then each thread touches its part, and when all are done the process marks
+/// `touched`. Touching a chunk is one request. A page that is not there is a minor fault; of memory that is
+/// locked all pages are there before the first is touched, and the time up to `mapped` is what that took.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PageToucher {
     /// Anonymous memory of the process.
     pub size: Size,
-    /// Where the memory comes from. The others than `"mmap"` do what glibc's heap does, and take more.
+    /// Where the memory comes from. `"posix-memalign"` and `"malloc"` touch pages as glibc's heap does, and
+    /// map more than `size`.
     #[serde(default)]
     pub alloc: Alloc,
     /// Whether the memory is locked.
@@ -47,19 +47,20 @@ pub struct PageToucher {
 }
 
 /// Where memory comes from. What the C library does was traced on glibc 2.36 (`malloc/malloc.c`), with the
-/// kernel's count of page faults before and after. Neither machine calls it: both get the touches that it
-/// makes, in one mapping instead of a heap that grows.
+/// kernel's count of page faults before and after. Neither the model nor the lab calls it: both make the
+/// touches that it would make, in one mapping instead of a heap that grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Alloc {
     /// One mapping of the size.
     #[default]
     Mmap,
-    /// `posix_memalign(4096, 4096)` for each page. Before each, the heap has a page whose end is the header,
-    /// so that as many pages again come when the memory is allocated, and stay.
+    /// `posix_memalign(4096, 4096)` for each page. The header lies at the end of the page before, so that each
+    /// request takes two pages: the header's is touched when the memory is allocated, the other when it is
+    /// used.
     PosixMemalign,
-    /// `malloc(4096)` for each page: 4,112 bytes with the header. The header of the next lies in the page
-    /// after it, so that nearly all pages come when the memory is allocated.
+    /// `malloc(4096)` for each page, 4,112 bytes with the header. The header of the next request lies in the
+    /// page that follows, so that nearly all pages are touched while the memory is allocated.
     Malloc,
 }
 

@@ -21,21 +21,21 @@ use crate::quantity::{Size, Time};
 /// Touching a chunk is one request. Unless the segment is `filled`, its memory is zeroed when the first
 /// process touches it, and the processes that come later find it in memory and only map it.
 ///
-/// An instance has processes of its own as well (`background`), and each process has memory that it does not
-/// share (`private`).
+/// `background` adds the processes of the instance itself, and `private` gives each process memory that it
+/// does not share.
 ///
 /// Base pages cost every process an entry of 8 bytes for each page that it has touched, about 2 MiB of page
 /// tables for each GiB; a huge page costs an entry for 2 MiB.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Sessions {
-    /// How many there are.
+    /// How many sessions there are, not counting `background`.
     pub processes: u32,
     /// Further processes that start with the actor and stay to its end, as the background processes of an
-    /// instance do. They do what the others do.
+    /// instance do. They do what the sessions do, and count in what is measured.
     #[serde(default)]
     pub background: u32,
-    /// How long the background processes are alone before the first of the others starts.
+    /// From the actor's start to that of the first session.
     #[serde(default)]
     pub idle: Time,
     /// Size of the segment.
@@ -49,9 +49,12 @@ pub struct Sessions {
     pub granule: Option<Size>,
     /// Whether the first process stores to every page of the segment before it marks `attached`: an instance
     /// that has been up for a while has used all of its buffers.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub filled: bool,
-    /// Memory of its own that each process maps, in base pages, and touches before it attaches the segment.
+    /// Memory of its own that each process maps, in base pages, and touches before it attaches the segment:
+    /// `{ size = "230 MiB", stride = "2 MiB" }`. All of `size` counts in `Committed_AS`; `stride` is the
+    /// distance between the pages that it touches, every page if left out. With `"2 MiB"` each of them has a
+    /// page table of its own: programs with many libraries are like that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub private: Option<Private>,
     /// The share of the segment, from its beginning on, that each process touches.
@@ -68,10 +71,10 @@ pub struct Sessions {
     /// What a request touches: as much of the segment, or one page if `stride` is longer.
     #[serde(default = "mebibyte")]
     pub chunk: Size,
-    /// From the start of the first process to one step after the start of the last; 0: all at once.
+    /// From the start of the first session to one step after that of the last; 0: all at once.
     #[serde(default)]
     pub ramp: Time,
-    /// How long each stays after it has touched its share; to the end of the run if left out.
+    /// How long each session stays after it has touched its share; to the end of the run if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<Time>,
     /// Touches per second of each process while it stays, of pages drawn from those that it has touched; none
@@ -86,8 +89,7 @@ pub struct Sessions {
 pub struct Private {
     /// How much it maps, and is promised.
     pub size: Size,
-    /// From one page that it touches to the next; one page: every page. With `"2 MiB"`, each page that is
-    /// touched has a page table of its own: programs with many libraries are like that.
+    /// From one page that it touches to the next; one page: every page.
     #[serde(default = "page")]
     pub stride: Size,
 }
@@ -101,8 +103,8 @@ pub enum Sharing {
     Shm,
     /// System V shared memory of huge pages (`SHM_HUGETLB`), from the pool that `vm.nr_hugepages` reserves.
     ShmHuge,
-    /// The same if the pool has all of the pages, else base pages: Oracle's `use_large_pages = true`,
-    /// PostgreSQL's `huge_pages = try`.
+    /// System V shared memory of huge pages if the pool has enough for all of it, else of base pages:
+    /// PostgreSQL's `huge_pages = try`, Oracle's `use_large_pages = true` through 11.2.0.2.
     ShmHugeOrBase,
     /// Files on tmpfs, one for each granule, as Automatic Memory Management maps them.
     Tmpfs,
@@ -128,7 +130,11 @@ impl Kind for Sessions {
 
     fn build(&self, site: &mut Site<'_>) -> Result<Vec<Instance>, Refusal> {
         let processes = within("processes", self.processes, 1, THREADS)?;
-        let background = within("background", self.background, 0, THREADS - processes)?;
+        let background = self.background;
+        if background > THREADS - processes {
+            let why = format!("is {background} beside {processes} processes; together they may be {THREADS}");
+            return Err(Refusal::new("background", why));
+        }
         let length = pages("segment", self.segment)?;
         let backing = match (self.backing, self.granule) {
             (Sharing::Tmpfs, granule) => {
@@ -200,8 +206,13 @@ impl Kind for Sessions {
             let touched = private.size.bytes() / (private.stride.bytes() / PAGE).max(1);
             touched + entries(private.size)
         });
-        let tables = if self.backing == Sharing::ShmHuge { 0 } else { entries(self.segment) };
-        self.segment.0 + Bytes((of_each + tables).saturating_mul(self.thread_count()))
+        let touched = (entries(self.segment) as f64 * self.touch.clamp(0.0, 1.0)) as u64;
+        let tables = if self.backing == Sharing::ShmHuge { 0 } else { touched };
+        // A pool that is too small is taken nevertheless.
+        let segments = if self.backing == Sharing::ShmHugeOrBase { 2 } else { 1 };
+        self.segment.0.times(segments)
+            + Bytes((of_each + tables).saturating_mul(self.thread_count()))
+            + Bytes(if self.filled { entries(self.segment) } else { 0 })
     }
 }
 

@@ -1208,7 +1208,7 @@ fn impossible_parameters_are_refused() {
         ),
         (
             "kind = 'sessions'\nprocesses = 16000\nbackground = 400\nsegment = '1 G'",
-            "background: is 400; it may be 0 to 384",
+            "background: is 400 beside 16000 processes; together they may be 16384",
         ),
         (
             "kind = 'sessions'\nprocesses = 1\nsegment = '1 G'\nprivate = { size = '0' }",
