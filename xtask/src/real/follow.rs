@@ -21,8 +21,8 @@ pub(super) struct Followed {
     pub verified: Vec<(String, String)>,
 }
 
-/// The largest error of a prediction, as a share of what was measured. A guess: the only trial so far was
-/// 1.7 % off.
+/// The largest error of a prediction, as a share of what was measured. A guess: the only trial was 1.7 and
+/// 1.8 % off.
 const MOST_ERROR: f64 = 0.05;
 
 /// A finding of `lotsfree doctor --format json`, as far as it is followed.
@@ -57,7 +57,7 @@ struct Report {
 impl Followed {
     /// In one line.
     pub(super) fn summary(&self) -> String {
-        let told = self.told().map_or_else(String::new, |told| format!("; {told}"));
+        let told = self.told().map_or_else(String::new, |told| format!(". {told}"));
         format!("{}; before: {}; after: {}{told}", self.finding.title, self.before.said, self.after.said)
     }
 

@@ -196,8 +196,8 @@ impl Mm {
         frame
     }
 
-    /// Makes page tables of other programs of pages of the kernel, from each node as it has them. There may be
-    /// fewer than are asked for: [`Mm::others_pgtables`] has those that there are.
+    /// Makes page tables of other programs of pages of the kernel, from each node as it has them. There may
+    /// be fewer than are asked for: [`Mm::others_pgtables`] has those that there are.
     pub(super) fn boot_pgtables(&mut self, pages: u64) {
         let node_of = |mm: &Mm, range: &std::ops::Range<u32>| mm.zones[mm.frames.zone_of(range.start)].node;
         let mut had = vec![0; self.nodes.len()];

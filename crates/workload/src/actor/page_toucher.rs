@@ -55,9 +55,9 @@ pub enum Alloc {
     /// One mapping of the size.
     #[default]
     Mmap,
-    /// `posix_memalign(4096, 4096)` for each page. The header lies at the end of the page before, so that each
-    /// request takes two pages: the header's is touched when the memory is allocated, the other when it is
-    /// used.
+    /// `posix_memalign(4096, 4096)` for each page. The header lies at the end of the page before, so that
+    /// each request takes two pages: the header's is touched when the memory is allocated, the other when it
+    /// is used.
     PosixMemalign,
     /// `malloc(4096)` for each page, 4,112 bytes with the header. The header of the next request lies in the
     /// page that follows, so that nearly all pages are touched while the memory is allocated.
