@@ -693,8 +693,8 @@ fn text_keeps_to_its_width_and_colour_changes_no_word() {
     }
 }
 
-/// A run of ten seconds on 4 GiB whose page tables grow to so many MiB, with a pool of 512 huge pages of
-/// which so many are free and reserved, and a promise that grows.
+/// A run of ten seconds on 4 GiB. Its page tables grow from nothing to `tables` MiB, and what is promised
+/// grows too. `pool` is, of 512 huge pages, how many are free and how many of these are reserved.
 fn with_pool(label: &str, tables: u64, pool: Option<(u64, u64)>, mode: &str) -> Run {
     let mut memory = Memory::default();
     for second in 0..=10 {

@@ -18,11 +18,12 @@ pub(super) struct Measured {
     /// What the host had before the server started, and with it, in kB.
     idle: u64,
     all: u64,
-    /// The shared mapping, and of how many ranges that a table maps each session has touched a page.
+    /// Size of the shared mapping.
     segment: Bytes,
+    /// The ranges of it in which a session has touched a page. One page table maps a range.
     touched: u64,
     sessions: u64,
-    /// As many further processes have touched as much, all others of the server together.
+    /// What all other processes of the server have touched, in numbers of sessions.
     background: u64,
 }
 
@@ -62,7 +63,8 @@ impl Measured {
         ((self.touched as f64 - 0.5) * huge / self.segment.as_f64()).clamp(0.0, 1.0)
     }
 
-    /// The scenario of this server: each process maps so many tables' worth of memory of its own.
+    /// The scenario of this server. `private` is the number of page tables that each process has for memory of
+    /// its own.
     fn scenario(&self, private: u64) -> Result<Scenario> {
         let Measured { idle, segment, sessions, background, .. } = self;
         let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
@@ -133,7 +135,7 @@ fn children(process: u32) -> Result<Vec<u32>> {
     Ok(all.split_ascii_whitespace().map(str::parse).collect::<Result<_, _>>()?)
 }
 
-/// Of how many ranges of a mapping, each of which a page table maps, a process has a page.
+/// Counts the ranges of a mapping in which a process has a page. One page table maps a range.
 fn touched_ranges(process: u32, first: u64, end: u64) -> Result<u64> {
     /// A page is in memory, or in swap.
     const THERE: u64 = 0b11 << 62;

@@ -136,7 +136,11 @@ fn page_tables_go_up_and_down_with_the_sessions_and_huge_pages_need_next_to_none
     let [before, all, after] = huge.line(m::PageTables);
     assert_eq!(before, after);
     let own = (all - before) / SESSIONS;
-    assert_eq!(huge.line(m::HugePages_Rsvd), [432; 3], "what nobody has touched");
+    assert_eq!(
+        huge.line(m::HugePages_Rsvd),
+        [432; 3],
+        "432 of the 512 huge pages stay reserved: no process touches them"
+    );
     assert_eq!(huge.line(m::HugePages_Free), [432; 3], "the pages stay with the segment");
     assert_eq!((huge.line(m::Committed_AS), huge.line(m::Shmem)), (commits(0), [0; 3]));
     let tmpfs = run("tmpfs", [9, 171, 360]);

@@ -77,7 +77,7 @@ impl Alloc {
         }
     }
 
-    /// Bytes of so many chunks of `malloc`.
+    /// Bytes of the heap that `malloc` uses for the requests, headers included.
     fn chunks(requests: u32) -> u64 {
         u64::from(requests) * (PAGE + Self::HEADER)
     }
@@ -91,7 +91,7 @@ impl Alloc {
         }
     }
 
-    /// Pages of the mapping for so many requests; `None` if they are too many.
+    /// Pages of the mapping that the requests need; `None` from 16 TiB on.
     fn pages(self, requests: u32) -> Option<u32> {
         match self {
             Alloc::Mmap => Some(requests),
