@@ -292,8 +292,9 @@ fn page_tables(view: &View<'_>) -> Option<f64> {
 
 /// The most that there was of a part of the pool of huge pages, in bytes; `None` where there was no pool.
 fn most_of_pool(view: &View<'_>, part: fn(&HugePool) -> f64) -> Option<f64> {
-    let pool = view.huge_pool().filter(|pool| pool.total() > 0.0);
-    pool.map(|pool| part(&pool)).reduce(f64::max)
+    let pool = view.huge_pool();
+    let there = pool.iter().flatten().filter(|pool| pool.total() > 0.0);
+    there.map(part).reduce(f64::max)
 }
 
 /// Whether threads of one of these roles are measured.

@@ -142,17 +142,6 @@ pub struct HugePool {
 }
 
 impl HugePool {
-    /// `None` if the sample does not show the pool.
-    pub fn at(samples: &Samples, row: usize) -> Option<Self> {
-        let get = |line: &str| samples.column(&format!("meminfo.{line}"))?.get(row);
-        let size = get("Hugepagesize")? as f64 * 1024.0;
-        let (total, free) = (get("HugePages_Total")?, get("HugePages_Free")?);
-        let reserved = get("HugePages_Rsvd")?.min(free);
-        let bytes = |pages: u64| pages as f64 * size;
-        let (used, idle) = (bytes(total.saturating_sub(free)), bytes(free - reserved));
-        Some(HugePool { used, reserved: bytes(reserved), idle })
-    }
-
     /// All of it.
     pub fn total(self) -> f64 {
         self.used + self.reserved + self.idle
@@ -213,16 +202,31 @@ impl<'r> View<'r> {
         }
     }
 
-    /// The pool of huge pages at each sample; none of a run in a control group, where it is the host's.
-    pub fn huge_pool(&self) -> impl Iterator<Item = HugePool> + '_ {
-        let rows = if self.run.facts().machine == RunOn::Cgroup { 0 } else { self.run.samples().len() };
-        (0..rows).filter_map(|row| HugePool::at(self.run.samples(), row))
+    /// The pool of huge pages at each sample, `None` where the sample does not show it; nothing of a run in a
+    /// control group, where it is the host's.
+    pub fn huge_pool(&self) -> Vec<Option<HugePool>> {
+        let samples = self.run.samples();
+        if self.run.facts().machine == RunOn::Cgroup {
+            return Vec::new();
+        }
+        let [size, total, free, reserved] =
+            ["Hugepagesize", "HugePages_Total", "HugePages_Free", "HugePages_Rsvd"]
+                .map(|line| samples.column(&format!("meminfo.{line}")));
+        let at = |row: usize| {
+            let (size, total, free) = (size?.get(row)?, total?.get(row)?, free?.get(row)?);
+            let reserved = reserved?.get(row)?.min(free);
+            let bytes = |pages: u64| pages as f64 * size as f64 * 1024.0;
+            let (used, idle) = (bytes(total.saturating_sub(free)), bytes(free - reserved));
+            Some(HugePool { used, reserved: bytes(reserved), idle })
+        };
+        (0..samples.len()).map(at).collect()
     }
 
     /// Bytes of the pool of huge pages at the end, if nobody used or reserved a page of it in all the run.
     pub fn idle_pool(&self) -> Option<f64> {
-        let untouched = self.huge_pool().all(|pool| pool.used + pool.reserved == 0.0);
-        self.huge_pool().last().map(|pool| pool.idle).filter(|idle| untouched && *idle > 0.0)
+        let pool = self.huge_pool();
+        let untouched = pool.iter().flatten().all(|pool| pool.used + pool.reserved == 0.0);
+        pool.iter().flatten().last().map(|pool| pool.idle).filter(|idle| untouched && *idle > 0.0)
     }
 
     /// Whether the kernel promises no more memory than its limit (mode 2 of overcommit).

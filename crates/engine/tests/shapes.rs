@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use lotsfree_run::{ActorFigures, Figures, Memory, State};
-use lotsfree_scenario::Scenario;
+use lotsfree_run::{ActorFigures, Figures, Memory, Run, State};
+use lotsfree_scenario::{Case, Scenario};
 
 mod shapes {
     mod memory_hogs;
@@ -23,10 +23,20 @@ fn figures(text: &str, variant: &str, label: Option<&str>, set: &[(&str, &str)])
         .iter()
         .find(|case| case.sweep.as_ref().map(|sweep| sweep.label.as_str()) == label)
         .expect("a case");
+    simulated(case).summary().measured
+}
+
+/// The run of a case.
+fn simulated(case: &Case) -> Run {
     let mut memory = Memory::default();
     lotsfree_engine::simulate(case, &mut memory, &mut |_| ControlFlow::Continue(())).expect("a run");
-    let facts = lotsfree_engine::facts(case).expect("facts");
-    memory.finish(facts, case.to_toml(), State::Complete).summary().measured
+    memory.finish(lotsfree_engine::facts(case).expect("facts"), case.to_toml(), State::Complete)
+}
+
+/// The case of a variant of a scenario that has no sweep, with changes.
+fn case(text: &str, variant: &str, set: &[(&str, &str)]) -> Case {
+    let scenario = Scenario::parse(text, "s.toml").expect("a scenario").with(set).expect("its changes");
+    scenario.cases(Some(&[variant.to_owned()])).expect("cases").remove(0)
 }
 
 /// One actor's figures.

@@ -155,12 +155,12 @@ impl Segments {
             match spec.backing {
                 SegmentBacking::Shm => segments.shared_memory(&spec.name, bytes, false)?,
                 SegmentBacking::ShmHuge { or_base } => {
-                    if let Err(why) = segments.shared_memory(&spec.name, bytes, true) {
-                        if !or_base {
-                            return Err(why);
+                    match segments.shared_memory(&spec.name, bytes, true) {
+                        Err(why) if or_base => {
+                            segments.shared_memory(&spec.name, bytes, false)?;
+                            segments.notes.push(format!("{why}; base pages instead"));
                         }
-                        segments.shared_memory(&spec.name, bytes, false)?;
-                        segments.notes.push(format!("{why}; base pages instead"));
+                        made => made?,
                     }
                 }
                 SegmentBacking::Tmpfs { granule_pages } => {

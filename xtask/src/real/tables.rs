@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt as _;
 
 use lotsfree_kernel_files::counters::meminfo as m;
+use lotsfree_kernel_files::file::process::maps::mappings;
 use lotsfree_run::{Memory, State};
 use lotsfree_scenario::{Case, Generation, Scenario};
 use lotsfree_units::{Bytes, PageSize};
@@ -63,8 +64,8 @@ impl Measured {
         ((self.touched as f64 - 0.5) * huge / self.segment.as_f64()).clamp(0.0, 1.0)
     }
 
-    /// The scenario of this server. `private` is the number of page tables that each process has for memory of
-    /// its own.
+    /// The scenario of this server. `private` is the number of page tables that each process has for memory
+    /// of its own.
     fn scenario(&self, private: u64) -> Result<Scenario> {
         let Measured { idle, segment, sessions, background, .. } = self;
         let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
@@ -118,14 +119,11 @@ fn simulated(case: &Case) -> Result<u64> {
 
 /// The largest mapping that a process shares: first address and end.
 fn shared_mapping(process: u32) -> Result<(u64, u64)> {
-    let maps = fs::read_to_string(format!("/proc/{process}/maps"))?;
-    let range = |line: &str| -> Option<(u64, u64)> {
-        let mut words = line.split_ascii_whitespace();
-        let (first, end) = words.next()?.split_once('-')?;
-        words.next().filter(|rights| rights.ends_with('s'))?;
-        Some((u64::from_str_radix(first, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
-    };
-    let largest = maps.lines().filter_map(range).max_by_key(|(first, end)| end - first);
+    let shared =
+        mappings(&fs::read(format!("/proc/{process}/maps"))?).into_iter().filter(|mapping| mapping.shared);
+    let largest = shared
+        .max_by_key(|mapping| mapping.length)
+        .map(|mapping| (mapping.start, mapping.start + mapping.length.0));
     largest.ok_or_else(|| format!("process {process} shares no memory").into())
 }
 

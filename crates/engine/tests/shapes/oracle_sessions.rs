@@ -1,10 +1,9 @@
 //! Compares oracle-sessions.toml with what the article logged, and with what this many tables have to be.
 
-use std::ops::ControlFlow;
-
 use lotsfree_kernel_files::counters::{Counter, Meminfo, meminfo as m};
-use lotsfree_run::{Memory, Run, State};
-use lotsfree_scenario::Scenario;
+use lotsfree_run::Run;
+
+use crate::{case, simulated};
 
 const ORACLE_SESSIONS: &str = include_str!("../../../../scenarios/oracle-sessions.toml");
 const SESSIONS: u64 = 100;
@@ -67,12 +66,7 @@ struct Logged {
 }
 
 fn run(variant: &str, when: [u64; 3]) -> Logged {
-    let scenario = Scenario::parse(ORACLE_SESSIONS, "oracle-sessions.toml").expect("a scenario");
-    let case = scenario.cases(Some(&[variant.to_owned()])).expect("cases").remove(0);
-    let mut memory = Memory::default();
-    lotsfree_engine::simulate(&case, &mut memory, &mut |_| ControlFlow::Continue(())).expect("a run");
-    let facts = lotsfree_engine::facts(&case).expect("facts");
-    Logged { run: memory.finish(facts, case.to_toml(), State::Complete), when }
+    Logged { run: simulated(&case(ORACLE_SESSIONS, variant, &[])), when }
 }
 
 impl Logged {

@@ -1,24 +1,18 @@
 //! Compares oracle-system-a.toml and -b.toml with the article's `PageTables`. What a session touches was
 //! computed from these figures, so that this holds the arithmetic and predicts nothing.
 
-use std::ops::ControlFlow;
-
 use lotsfree_formulas::pagetables::{Levels, Mapping, tables};
 use lotsfree_kernel_files::counters::meminfo as m;
-use lotsfree_run::{Memory, State};
-use lotsfree_scenario::{Case, Scenario};
+use lotsfree_scenario::Case;
 use lotsfree_units::{Bytes, PageSize};
 use lotsfree_workload::actor::{Actor, Sharing};
+
+use crate::{case, simulated};
 
 const SYSTEM_A: &str = include_str!("../../../../scenarios/oracle-system-a.toml");
 const SYSTEM_B: &str = include_str!("../../../../scenarios/oracle-system-b.toml");
 /// Tables of a program of two threads, those of its memory maps left out: the model's figure.
 const PROGRAM: u64 = 12;
-
-fn case(text: &str, variant: &str) -> Case {
-    let scenario = Scenario::parse(text, "oracle-system.toml").expect("a scenario");
-    scenario.cases(Some(&[variant.to_owned()])).expect("cases").remove(0)
-}
 
 /// KiB of page tables of a scenario, by the formulas, where the kernel counts the lowest level only.
 fn computed(case: &Case) -> u64 {
@@ -43,7 +37,7 @@ fn off(actual: u64, expected: u64) -> f64 {
 #[test]
 fn tables_of_both_systems_are_those_of_the_article() {
     for (text, logged) in [(SYSTEM_A, 1_591_860), (SYSTEM_B, 12_023_792)] {
-        let computed = computed(&case(text, "4K"));
+        let computed = computed(&case(text, "4K", &[]));
         assert!(off(computed, logged) < 0.01, "{computed} KiB, and the article has {logged}");
     }
 }
@@ -51,11 +45,8 @@ fn tables_of_both_systems_are_those_of_the_article() {
 #[test]
 fn the_model_of_system_a_has_the_tables_that_the_formulas_give() {
     for variant in ["4K", "2M", "fewer sessions"] {
-        let case = case(SYSTEM_A, variant);
-        let mut memory = Memory::default();
-        lotsfree_engine::simulate(&case, &mut memory, &mut |_| ControlFlow::Continue(())).expect("a run");
-        let run =
-            memory.finish(lotsfree_engine::facts(&case).expect("facts"), case.to_toml(), State::Complete);
+        let case = case(SYSTEM_A, variant, &[]);
+        let run = simulated(&case);
         let last = run.samples().get(run.samples().len() - 1).expect("a sample");
         let tables = last.meminfo.get(m::PageTables).expect("PageTables");
         assert!(off(tables, computed(&case)) < 0.02, "{variant}: {tables} KiB, computed {}", computed(&case));

@@ -1,20 +1,16 @@
 //! Compares page-faults.toml and commit-limits.toml with what the article and the limits say.
 
 use lotsfree_kernel_files::counters::meminfo as m;
-use lotsfree_run::{EventKind, Memory, Run, State};
-use lotsfree_scenario::Scenario;
-use std::ops::ControlFlow;
+use lotsfree_run::{EventKind, Run};
+
+use crate::{case, simulated};
 
 const PAGE_FAULTS: &str = include_str!("../../../../scenarios/page-faults.toml");
 const COMMIT_LIMITS: &str = include_str!("../../../../scenarios/commit-limits.toml");
 
 /// The run of a variant, with changes.
 fn run(text: &str, variant: &str, set: &[(&str, &str)]) -> Run {
-    let scenario = Scenario::parse(text, "s.toml").expect("a scenario").with(set).expect("its changes");
-    let case = scenario.cases(Some(&[variant.to_owned()])).expect("cases").remove(0);
-    let mut memory = Memory::default();
-    lotsfree_engine::simulate(&case, &mut memory, &mut |_| ControlFlow::Continue(())).expect("a run");
-    memory.finish(lotsfree_engine::facts(&case).expect("facts"), case.to_toml(), State::Complete)
+    simulated(&case(text, variant, set))
 }
 
 /// Page faults up to the stage that the memory is mapped, and from there until it is touched.

@@ -46,8 +46,9 @@ impl Spaces {
             times(samples).zip(column.iter()).map(point).collect()
         };
         let most = |name: &str| highest(values(&line(name)));
+        let pool = view.huge_pool();
         let part = |read: Part| -> Points {
-            times(samples).zip(view.huge_pool()).map(|(at, pool)| Some((at, read(&pool)))).collect()
+            times(samples).zip(&pool).map(|(at, pool)| Some((at, read(pool.as_ref()?)))).collect()
         };
         Spaces {
             label: view.label.clone(),

@@ -82,22 +82,18 @@ impl Alloc {
         u64::from(requests) * (PAGE + Self::HEADER)
     }
 
-    /// The page in which a request writes a header, the one that follows its memory, where it does.
-    fn header(self, request: u32) -> Option<u32> {
+    /// The page of the mapping with a header, of which the heap has one and each request writes the next.
+    fn header(self, number: u32) -> Option<u64> {
         match self {
             Alloc::Mmap => None,
-            Alloc::PosixMemalign => Some(2 * request + 2),
-            Alloc::Malloc => Some((Self::chunks(request + 1) / PAGE) as u32),
+            Alloc::PosixMemalign => Some(2 * u64::from(number)),
+            Alloc::Malloc => Some(Self::chunks(number) / PAGE),
         }
     }
 
     /// Pages of the mapping that the requests need; `None` from 16 TiB on.
     fn pages(self, requests: u32) -> Option<u32> {
-        match self {
-            Alloc::Mmap => Some(requests),
-            Alloc::PosixMemalign => requests.checked_mul(2)?.checked_add(1),
-            Alloc::Malloc => u32::try_from(Self::chunks(requests) / PAGE + 1).ok(),
-        }
+        self.header(requests).map_or(Some(requests), |last| u32::try_from(last + 1).ok())
     }
 }
 
@@ -248,21 +244,14 @@ impl Toucher {
         self.state = if stop < self.end { State::Touch(stop) } else { State::Touched };
     }
 
-    /// Asks the C library for some pages, then says that the memory is there.
+    /// Writes the headers of some requests to the C library; after the last, says that the memory is there.
     fn allocate(&mut self, next: u32, out: &mut Vec<Op>) {
-        let stop = match self.alloc {
-            Alloc::Mmap => self.requests,
-            _ => self.requests.min(next.saturating_add(BATCH as u32)),
-        };
-        if self.alloc != Alloc::Mmap {
-            // The heap has a chunk before the first.
-            let first = (next == 0).then_some(0);
-            let headers =
-                first.into_iter().chain((next..stop).filter_map(|request| self.alloc.header(request)));
-            out.extend(headers.map(|page| Op::Touch { region: MEMORY, page, write: true }));
-        }
+        let stop = self.requests.saturating_add(1).min(next.saturating_add(BATCH as u32));
+        let headers: Option<Vec<u64>> = (next..stop).map(|number| self.alloc.header(number)).collect();
+        let touch = |page: u64| Op::Touch { region: MEMORY, page: page as u32, write: true };
+        out.extend(headers.iter().flatten().map(|page| touch(*page)));
         self.state = State::Allocate(stop);
-        if stop == self.requests {
+        if headers.is_none() || stop > self.requests {
             out.extend([Op::Mark { mark: 0 }, Op::Signal { stage: MAPPED }]);
             self.state = State::Touch(self.first);
         }
