@@ -477,6 +477,28 @@ fn fallen_back(cx: &Context<'_>, huge: Bytes) -> Vec<Segment> {
     cx.processes().unwrap_or_default().iter().filter_map(fallen).collect()
 }
 
+/// Whether the pool of the default size was made for a segment of System V and is a little too small for it:
+/// nobody has a page of it, and it has at least nine tenths of what the segment needs. A segment gets all of
+/// its huge pages or none.
+fn just_missed(pool: &HugePool, segment: &Segment) -> Option<u64> {
+    let needed = segment.size.units_of(pool.size);
+    let idle = promised(pool) == 0 && segment.shmid.is_some() && segment.backing == Backing::Base;
+    let lacks = needed.checked_sub(pool.total).filter(|lacks| *lacks > 0 && idle)?;
+    (lacks.saturating_mul(10) <= needed).then_some(lacks)
+}
+
+/// The segment that the pool of a size was made for and is a little too small for, and how many pages it
+/// lacks.
+pub(crate) fn missed(cx: &Context<'_>, pool: &HugePool) -> Option<(Segment, u64)> {
+    if default_size(cx) != Ok(pool.size) {
+        return None;
+    }
+    segments(cx).ok()?.into_iter().find_map(|segment| {
+        let lacks = just_missed(pool, &segment)?;
+        Some((segment, lacks))
+    })
+}
+
 /// Memory in base pages that belongs into a huge page pool: segments of at least 4 GiB, all segments of a
 /// database that has one of at least 100 MiB, and what the pool was asked to hold and could not.
 pub(crate) fn candidates(cx: &Context<'_>, huge: Bytes) -> Result<Vec<Segment>, Skip> {
@@ -485,9 +507,12 @@ pub(crate) fn candidates(cx: &Context<'_>, huge: Bytes) -> Result<Vec<Segment>, 
         .filter(|s| s.backing == Backing::Base && s.database.is_some() && s.size >= SCRIPT_MIN)
         .filter_map(|s| s.uid)
         .collect();
+    let pools = cx.huge_pools().unwrap_or_default();
+    let pool = pools.iter().find(|pool| pool.size == huge);
     let wanted = |s: &Segment| {
         let of_database = s.database.is_some() && s.uid.is_some_and(|uid| users.contains(&uid));
-        s.backing == Backing::Base && s.size >= huge && (s.size >= LARGE || of_database)
+        let missed = pool.and_then(|pool| just_missed(pool, s)).is_some();
+        s.backing == Backing::Base && s.size >= huge && (s.size >= LARGE || of_database || missed)
     };
     let mut found: Vec<Segment> = all.into_iter().filter(wanted).chain(fallen_back(cx, huge)).collect();
     found.sort_by_key(|segment| std::cmp::Reverse(segment.size));

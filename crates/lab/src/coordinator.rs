@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use lotsfree_run::wire::{self, Message};
 use lotsfree_run::{Event, EventKind, Interval, Sample, Sink, Spent, State};
 use lotsfree_scenario::Case;
-use lotsfree_watch::Sampler;
+use lotsfree_watch::{Processes, Sampler};
 use lotsfree_workload::START_LEAD_NS;
 
 use crate::agent::{self, Clock, FAILED, Order, READY, Segment};
@@ -66,6 +66,8 @@ struct Agent {
     first: usize,
     oom_score_adj: i32,
     order: Order,
+    /// Whether the samples have its files.
+    is_sampled: bool,
     /// The time of the run at which the process starts, and that at which it has to end.
     start: u64,
     stop: u64,
@@ -103,7 +105,10 @@ pub fn coordinate(
     let (tell, news) = channel();
     let mut agents = Vec::new();
     let mut threads_before = 0;
-    for (number, process) in case.program()?.processes.into_iter().enumerate() {
+    let processes = case.program()?.processes;
+    let instances = processes.iter().map(|process| process.instance);
+    let sampled = Sample::processes_of(instances, case.duration.ns() / case.interval.ns().max(1));
+    for (number, process) in processes.into_iter().enumerate() {
         let order = Order {
             case: place.case.clone(),
             process: number,
@@ -122,6 +127,7 @@ pub fn coordinate(
             first: known.unwrap_or(number),
             oom_score_adj: process.oom_score_adj,
             order,
+            is_sampled: sampled.contains(&number),
             start: process.start,
             stop,
             state: AgentState::New,
@@ -131,6 +137,7 @@ pub fn coordinate(
     let mut coordinator = Coordinator {
         place,
         sampler,
+        processes: Processes::default(),
         agents,
         tell,
         news,
@@ -147,6 +154,8 @@ pub fn coordinate(
 struct Coordinator<'a> {
     place: &'a Place,
     sampler: Sampler,
+    /// The agents whose files the samples have.
+    processes: Processes,
     agents: Vec<Agent>,
     tell: Sender<AgentReport>,
     news: Receiver<AgentReport>,
@@ -187,7 +196,7 @@ impl Coordinator<'_> {
         }
         clock.sleep_until(0);
         self.oom_kills = self.sampler.oom_kills();
-        sink.sample(&self.sampler.sample(0)?)?;
+        sink.sample(&self.sample(0)?)?;
         let (interval, duration) = (case.interval.ns().max(1), case.duration.ns());
         let mut last = 0;
         while last < duration {
@@ -196,7 +205,7 @@ impl Coordinator<'_> {
             let next = next.min(duration);
             let go_on = self.until(clock, next, watch)?;
             let now = if go_on.is_break() { clock.now().min(next) } else { next };
-            let sample = self.sampler.sample(now)?;
+            let sample = self.sample(now)?;
             let end = next == duration || go_on.is_break();
             let moment = Duration::from_nanos((interval / 4).min(100_000_000));
             self.reports(clock, now, if end { END_TIMEOUT } else { moment })?;
@@ -212,6 +221,12 @@ impl Coordinator<'_> {
             }
         }
         Ok(State::Complete)
+    }
+
+    /// The kernel's counters, and the files of the agents.
+    fn sample(&mut self, time: u64) -> Result<Sample, LabError> {
+        let processes = self.processes.sample();
+        Ok(Sample { processes, ..self.sampler.sample(time)? })
     }
 
     /// Starts an agent and gives it its order.
@@ -236,6 +251,9 @@ impl Coordinator<'_> {
         };
         if let Some(keeper) = &self.keeper {
             keeper.process(id, &agent.actor);
+        }
+        if agent.is_sampled {
+            self.processes.add(id, &agent.actor);
         }
         // The agent joins the group before it gets its order, so that all that it allocates is charged to the
         // group.

@@ -8,10 +8,11 @@ use std::fmt::Write as _;
 
 use lotsfree_kernel_files::counters::{Counter, Family, Values, Zoneinfo, zoneinfo};
 use lotsfree_kernel_files::file::swaps::SwapArea;
+use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
 use lotsfree_kernel_files::file::zoneinfo::{Pageset, Zone};
 use lotsfree_units::Bytes;
 
-use crate::{Column, NodeSample, Sample};
+use crate::{Attached, Column, NodeSample, ProcessSample, Sample};
 
 /// Name of the column of times.
 pub(crate) const AT: &str = "at";
@@ -90,6 +91,113 @@ pub(crate) fn visit(sample: &Sample, cell: &mut impl FnMut(Name<'_>, u64)) {
     if let Some(failcnt) = sample.failcnt {
         cell(FAILCNT.into(), failcnt);
     }
+    for process in &sample.processes {
+        named(&mut place, format_args!("process.{}.{}.", process.pid, process.name));
+        values(&process.status, &place, cell);
+        for (counter, part) in PROCESS {
+            if let Some(value) = part.of(process) {
+                cell(Name { place: &place, counter }, value);
+            }
+        }
+        place.push_str("shm.");
+        for Attached { shmid, address } in &process.attached {
+            cell(Name { place: &place, counter: &shmid.to_string() }, *address);
+        }
+    }
+    for segment in &sample.segments {
+        named(&mut place, format_args!("shm.{}.", segment.shmid));
+        for (counter, part) in SEGMENT {
+            if let Some(value) = part.of(segment) {
+                cell(Name { place: &place, counter }, value);
+            }
+        }
+    }
+}
+
+/// The columns of a process that are no lines of its `status` in KiB.
+const PROCESS: [(&str, ProcessPart); 6] = [
+    ("CapEff", ProcessPart::Capabilities),
+    ("minflt", ProcessPart::MinorFaults),
+    ("majflt", ProcessPart::MajorFaults),
+    ("limit.memlock", ProcessPart::Memlock),
+    ("limit.as", ProcessPart::AddressSpace),
+    ("limit.data", ProcessPart::Data),
+];
+
+#[derive(Clone, Copy)]
+enum ProcessPart {
+    Capabilities,
+    MinorFaults,
+    MajorFaults,
+    Memlock,
+    AddressSpace,
+    Data,
+}
+
+impl ProcessPart {
+    fn of(self, process: &ProcessSample) -> Option<u64> {
+        let limits = &process.limits;
+        match self {
+            ProcessPart::Capabilities => process.capabilities,
+            ProcessPart::MinorFaults => process.faults.map(|[minor, _]| minor),
+            ProcessPart::MajorFaults => process.faults.map(|[_, major]| major),
+            ProcessPart::Memlock => limits.memlock,
+            ProcessPart::AddressSpace => limits.address_space,
+            ProcessPart::Data => limits.data,
+        }
+    }
+
+    fn put(self, process: &mut ProcessSample, value: u64) {
+        let limits = &mut process.limits;
+        match self {
+            ProcessPart::Capabilities => process.capabilities = Some(value),
+            ProcessPart::MinorFaults => process.faults.get_or_insert_default()[0] = value,
+            ProcessPart::MajorFaults => process.faults.get_or_insert_default()[1] = value,
+            ProcessPart::Memlock => limits.memlock = Some(value),
+            ProcessPart::AddressSpace => limits.address_space = Some(value),
+            ProcessPart::Data => limits.data = Some(value),
+        }
+    }
+}
+
+/// The columns of a segment.
+const SEGMENT: [(&str, SegmentPart); 5] = [
+    ("size", SegmentPart::Size),
+    ("uid", SegmentPart::Uid),
+    ("nattch", SegmentPart::Attached),
+    ("rss", SegmentPart::Rss),
+    ("swap", SegmentPart::Swap),
+];
+
+#[derive(Clone, Copy)]
+enum SegmentPart {
+    Size,
+    Uid,
+    Attached,
+    Rss,
+    Swap,
+}
+
+impl SegmentPart {
+    fn of(self, segment: &ShmSegment) -> Option<u64> {
+        Some(match self {
+            SegmentPart::Size => segment.size.0,
+            SegmentPart::Uid => segment.uid.into(),
+            SegmentPart::Attached => segment.nattch,
+            SegmentPart::Rss => segment.rss?.0,
+            SegmentPart::Swap => segment.swap?.0,
+        })
+    }
+
+    fn put(self, segment: &mut ShmSegment, value: u64) {
+        match self {
+            SegmentPart::Size => segment.size = Bytes(value),
+            SegmentPart::Uid => segment.uid = value as u32,
+            SegmentPart::Attached => segment.nattch = value,
+            SegmentPart::Rss => segment.rss = Some(Bytes(value)),
+            SegmentPart::Swap => segment.swap = Some(Bytes(value)),
+        }
+    }
 }
 
 /// Replaces a text.
@@ -146,6 +254,11 @@ enum Target {
     Group(Line<lotsfree_kernel_files::counters::MemoryStat>),
     GroupEvents(Line<lotsfree_kernel_files::counters::MemoryEvents>),
     Failcnt,
+    Status(usize, Line<lotsfree_kernel_files::counters::Status>),
+    Process(usize, ProcessPart),
+    /// A segment that a process has attached, by its id.
+    Attached(usize, u64),
+    Segment(usize, SegmentPart),
     /// A column that something else wrote.
     Foreign,
 }
@@ -163,11 +276,15 @@ impl Target {
             | Target::Numastat(..)
             | Target::Group(_)
             | Target::GroupEvents(_)
+            | Target::Status(..)
             | Target::Failcnt => true,
             Target::At
             | Target::Protection(..)
             | Target::Pageset(..)
             | Target::Swap(..)
+            | Target::Process(..)
+            | Target::Attached(..)
+            | Target::Segment(..)
             | Target::Foreign => false,
         }
     }
@@ -199,9 +316,13 @@ pub(crate) struct Layout {
     nodes: Vec<u32>,
     /// Kind and path.
     swaps: Vec<(Box<str>, String)>,
+    /// Id and name.
+    processes: Vec<(u32, Box<str>)>,
+    /// Ids.
+    segments: Vec<u64>,
 }
 
-/// The most zones, nodes or swap areas that are told apart: 1,024 nodes have four zones each. Each column
+/// The most zones, nodes, swap areas, processes or segments that are told apart: 1,024 nodes have four zones each. Each column
 /// searches all of them.
 const MOST_PLACES: usize = 4096;
 
@@ -265,6 +386,21 @@ impl Layout {
                 };
                 Target::Swap(position(&mut self.swaps, (kind.into(), path.to_owned()))?, part)
             }
+            "process" => {
+                let (pid, rest) = rest.split_once('.')?;
+                let (name, rest) = rest.split_once('.')?;
+                let process = position(&mut self.processes, (pid.parse().ok()?, name.into()))?;
+                match (rest.strip_prefix("shm."), PROCESS.iter().find(|(part, _)| *part == rest)) {
+                    (Some(shmid), _) => Target::Attached(process, shmid.parse().ok()?),
+                    (None, Some((_, part))) => Target::Process(process, *part),
+                    (None, None) => Target::Status(process, Line::of(rest)),
+                }
+            }
+            "shm" => {
+                let (shmid, rest) = rest.split_once('.')?;
+                let (_, part) = SEGMENT.iter().find(|(part, _)| *part == rest)?;
+                Target::Segment(position(&mut self.segments, shmid.parse().ok()?)?, *part)
+            }
             _ => return None,
         })
     }
@@ -282,6 +418,14 @@ impl Layout {
         nodes[index].get_or_insert_with(|| NodeSample { id: self.nodes[index], ..NodeSample::default() })
     }
 
+    /// The process that is being assembled; `index` is one of [`Layout::processes`].
+    fn process<'p>(&self, processes: &'p mut [Option<ProcessSample>], index: usize) -> &'p mut ProcessSample {
+        processes[index].get_or_insert_with(|| {
+            let (pid, name) = &self.processes[index];
+            ProcessSample { pid: *pid, name: name.clone(), ..ProcessSample::default() }
+        })
+    }
+
     /// Assembles the sample of a row.
     pub(crate) fn sample(&self, columns: &[Column], row: usize) -> Sample {
         let mut sample = Sample::default();
@@ -289,6 +433,8 @@ impl Layout {
         let mut nodes: Vec<Option<NodeSample>> = vec![None; self.nodes.len()];
         let mut stats: Vec<Option<Values<_>>> = vec![None; self.nodes.len()];
         let mut swaps: Vec<Option<SwapArea>> = vec![None; self.swaps.len()];
+        let mut processes: Vec<Option<ProcessSample>> = vec![None; self.processes.len()];
+        let mut segments: Vec<Option<ShmSegment>> = vec![None; self.segments.len()];
         for (target, column) in self.targets.iter().zip(columns) {
             let Some(value) = column.get(row) else { continue };
             // No counter can have this value ([`Values::set`]). If it were not skipped, a zone with nothing
@@ -335,6 +481,23 @@ impl Layout {
                 Target::Group(name) => name.put(&mut sample.group, value),
                 Target::GroupEvents(name) => name.put(&mut sample.events, value),
                 Target::Failcnt => sample.failcnt = Some(value),
+                Target::Status(index, name) => {
+                    name.put(&mut self.process(&mut processes, *index).status, value)
+                }
+                Target::Process(index, part) => part.put(self.process(&mut processes, *index), value),
+                Target::Attached(index, shmid) => {
+                    let attached = Attached { shmid: *shmid, address: value };
+                    self.process(&mut processes, *index).attached.push(attached)
+                }
+                Target::Segment(index, part) => {
+                    let shmid = self.segments[*index];
+                    let segment = segments[*index].get_or_insert_with(|| ShmSegment {
+                        shmid,
+                        perms: 0o600,
+                        ..ShmSegment::default()
+                    });
+                    part.put(segment, value)
+                }
                 Target::Foreign => {}
             }
         }
@@ -347,6 +510,8 @@ impl Layout {
         sample.nodes = nodes.into_iter().flatten().collect();
         sample.nodes.sort_by_key(|node| node.id);
         sample.swaps = swaps.into_iter().flatten().collect();
+        sample.processes = processes.into_iter().flatten().collect();
+        sample.segments = segments.into_iter().flatten().collect();
         sample
     }
 }
@@ -431,8 +596,14 @@ mod tests {
             "swap.KIND.PATH.priority",
             "cgroup.NAME",
             "cgroup-events.NAME",
+            "process.PID.ACTOR.NAME",
+            "process.PID.ACTOR.shm.SHMID",
         ] {
             assert!(!unit(name).is_empty(), "{name}");
+        }
+        let short = |name: &str| format!(".{}", name.rsplit_once("t.").map_or(name, |(_, rest)| rest));
+        for name in PROCESS.map(|(name, _)| name).into_iter().chain(SEGMENT.map(|(name, _)| name)) {
+            assert!(section.contains(&short(name)), "{name} is not documented");
         }
         assert_eq!((unit(AT), unit("latency_p99")), ("ns", "ns"));
     }

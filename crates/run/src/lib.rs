@@ -54,7 +54,7 @@ pub use interval::{Event, EventKind, Interval, Spent, Toll};
 pub use intervals::Intervals;
 pub use memory::Memory;
 pub use run::{OpenError, Run, is_run};
-pub use sample::{NodeSample, Sample};
+pub use sample::{Attached, Limits, NodeSample, ProcessSample, Sample};
 pub use sink::{Sink, WriteError};
 pub use store::State;
 pub use summary::{ActorFigures, Figures, Latency, Level, Moved, Summary, ZoneFigures};

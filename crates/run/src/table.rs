@@ -24,6 +24,12 @@ use crate::{Column, Sample, Window};
 /// | `cgroup.workingset_refault_file` | counter's | `memory.stat` of the actors' control group |
 /// | `cgroup-events.oom_kill` | events | its `memory.events` |
 /// | `cgroup-failcnt` | times | its `memory.failcnt` and `memory.memsw.failcnt` |
+/// | `process.1000.db.VmRSS` | KiB | `/proc/1000/status` of a process of the actor `db` |
+/// | `process.1000.db.CapEff` | bits | the same |
+/// | `process.1000.db.minflt`, `.majflt` | faults | `/proc/1000/stat` |
+/// | `process.1000.db.limit.memlock` | bytes | `/proc/1000/limits`; also `as` and `data`; the largest number is unlimited |
+/// | `process.1000.db.shm.3` | address | `/proc/1000/maps`: where it has attached segment 3 |
+/// | `shm.3.size` | bytes | `/proc/sysvipc/shm`; also `rss` and `swap`; `uid` and `nattch` |
 ///
 /// The units of counters are in `docs/counters.md`; `docs/sim-and-lab.md` says the same for those who open
 /// the Parquet file.

@@ -36,6 +36,7 @@ mod files;
 mod glance;
 mod groups;
 mod probes;
+mod processes;
 mod sampler;
 mod stack;
 mod tally;
@@ -50,6 +51,7 @@ use std::path::{Path, PathBuf};
 pub use delays::DELAY_ACCOUNTING;
 pub use facts::{facts, nodes};
 pub use glance::{Glance, Glimpse, Glimpsed};
+pub use processes::Processes;
 pub use sampler::Sampler;
 pub use watch::{BUDGET, Seeing, Seen, Watch};
 

@@ -9,6 +9,7 @@ use lotsfree_kernel_files::counters::{Meminfo, MemoryEvents, MemoryStat, Numasta
 use lotsfree_kernel_files::file::cgroup::parse_memory_stat;
 use lotsfree_kernel_files::file::node::parse_meminfo;
 use lotsfree_kernel_files::file::swaps::SwapArea;
+use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
 use lotsfree_kernel_files::file::zoneinfo::Zone;
 use lotsfree_kernel_files::{File as _, Log};
 use lotsfree_run::{NodeSample, Sample};
@@ -18,6 +19,9 @@ use crate::{WatchError, at};
 /// A charge meets the limit of memory and swap together first, where that is as low as the limit of memory:
 /// where the group may not swap (`mm/memcontrol.c:try_charge_memcg`).
 const FAILCNT: [&str; 2] = ["memory.failcnt", "memory.memsw.failcnt"];
+
+/// A sample has at most this many segments of System V: more than any host with databases has.
+const MOST_SEGMENTS: usize = 256;
 
 /// A file that is read again and again.
 #[derive(Debug)]
@@ -58,6 +62,7 @@ pub struct Sampler {
     vmstat: Watched,
     zoneinfo: Watched,
     swaps: Option<Watched>,
+    segments: Option<Watched>,
     nodes: Vec<(u32, Watched, Watched)>,
     group: Option<Watched>,
     /// `memory.events` of the group, which only version 2 has.
@@ -85,6 +90,8 @@ impl Sampler {
             zoneinfo: Watched::open("/proc/zoneinfo")?,
             // A kernel without CONFIG_SWAP does not have this file.
             swaps: Watched::open("/proc/swaps").ok(),
+            // One without CONFIG_SYSVIPC does not have this one.
+            segments: Watched::open("/proc/sysvipc/shm").ok(),
             nodes: nodes.iter().map(node).collect::<Result<_, WatchError>>()?,
             group: group.map(|group| Watched::open(group.join("memory.stat"))).transpose()?,
             events: group.and_then(|group| Watched::open(group.join("memory.events")).ok()),
@@ -115,6 +122,10 @@ impl Sampler {
             Some(swaps) => Vec::<SwapArea>::parse(swaps.read()?, &mut log),
             None => Vec::new(),
         };
+        let segments = match &mut self.segments {
+            Some(segments) => Vec::<ShmSegment>::parse(segments.read()?, &mut log),
+            None => Vec::new(),
+        };
         let mut nodes = Vec::new();
         for (id, meminfo, numastat) in &mut self.nodes {
             nodes.push(NodeSample {
@@ -137,7 +148,21 @@ impl Sampler {
             failcnt = Some(failcnt.unwrap_or(0) + text.trim().parse::<u64>().unwrap_or(0));
         }
         let failcnt = failcnt.filter(|hits| *hits > 0 || !self.is_blind);
-        Ok(Sample { at: time, meminfo, vmstat, zones, nodes, swaps, group, events, failcnt })
+        let segments = segments.into_iter().take(MOST_SEGMENTS).collect();
+        let processes = Vec::new();
+        Ok(Sample {
+            at: time,
+            meminfo,
+            vmstat,
+            zones,
+            nodes,
+            swaps,
+            group,
+            events,
+            failcnt,
+            processes,
+            segments,
+        })
     }
 
     /// How many tasks the OOM killer has ended since boot.

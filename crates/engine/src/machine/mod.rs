@@ -162,6 +162,8 @@ pub struct Machine {
     sampled: Option<u64>,
     next_sample: u64,
     until: u64,
+    /// The processes whose files the samples have.
+    sampled_processes: Vec<usize>,
     /// Ends of the intervals up to now.
     interval_ends: Vec<u64>,
     /// The kernel has panicked.
@@ -252,6 +254,7 @@ impl Machine {
             sampled: None,
             next_sample: 0,
             until: 0,
+            sampled_processes: Vec::new(),
             interval_ends: Vec::new(),
             panicked: false,
         };
@@ -287,6 +290,8 @@ impl Machine {
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<End, WriteError> {
         self.until = until;
+        let instances = self.processes.iter().map(|process| process.instance);
+        self.sampled_processes = Sample::processes_of(instances, until / self.interval);
         let mut entries = 0u32;
         while self.queue.next_at() < until
             && let Some((now, happening)) = self.queue.pop()
@@ -516,6 +521,12 @@ impl Machine {
             zones: self.mm.zoneinfo(),
             nodes: (0..self.nodes).map(node).collect(),
             swaps: swap.into_iter().collect(),
+            processes: self
+                .sampled_processes
+                .iter()
+                .filter_map(|&index| self.process_sample(index))
+                .collect(),
+            segments: self.segments.iter().flatten().filter_map(|&of| self.mm.shm_segment(of)).collect(),
             ..Sample::default()
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lotsfree_kernel_files::counters::vmstat;
-use lotsfree_run::{EventKind, Spent};
+use lotsfree_run::{Attached, EventKind, Limits, ProcessSample, Spent};
 use lotsfree_workload as workload;
 use rustc_hash::FxHashMap;
 
@@ -14,13 +14,14 @@ use super::task::{Death, Kind, Process, Stages, State, Thread};
 use crate::mm::Victim;
 
 /// The process id of the first actor's first process.
-const FIRST_PID: u32 = 1000;
+pub(super) const FIRST_PID: u32 = 1000;
+/// `CAP_IPC_LOCK`, as a bit.
+const CAP_IPC_LOCK: u64 = 1 << 14;
 
 impl Machine {
     /// Adds an actor, which starts when its time comes.
     pub(super) fn add_process(&mut self, actor: workload::Process) {
-        let workload::Process { name, instance: _, policy, oom_score_adj, node, start, stop, threads } =
-            actor;
+        let workload::Process { name, instance, policy, oom_score_adj, node, start, stop, threads } = actor;
         let index = self.processes.len();
         let number = self.mm.create_process(policy);
         let first = self.threads.len();
@@ -61,7 +62,8 @@ impl Machine {
             threads,
             dying: None,
             stages: Stages::default(),
-            faults: 0,
+            instance,
+            faults: [0; 2],
             waiting: Vec::new(),
         });
     }
@@ -193,6 +195,32 @@ impl Machine {
         let thread = &mut self.threads[thread];
         (thread.ops, thread.ra, thread.call) = Default::default();
         self.processes[thread.process].alive -= 1;
+    }
+
+    /// The files of a process; `None` if it does not run. It has the capability that an agent of the lab has.
+    pub(super) fn process_sample(&self, index: usize) -> Option<ProcessSample> {
+        let process = &self.processes[index];
+        let started = self.tasks[self.threads.get(process.threads.start)?.task].state != State::New;
+        if !started || process.alive == 0 {
+            return None;
+        }
+        let attached = self.mm.mapped_objects(process.number).filter_map(|(object, address)| {
+            let is_segment = self.segments.contains(&Some(object));
+            is_segment.then_some(Attached { shmid: object.into(), address })
+        });
+        Some(ProcessSample {
+            pid: FIRST_PID + index as u32,
+            name: process.name.as_str().into(),
+            status: self.mm.status(process.number),
+            capabilities: Some(CAP_IPC_LOCK),
+            faults: Some(process.faults),
+            limits: Limits {
+                memlock: Some(Limits::UNLIMITED),
+                address_space: Some(Limits::UNLIMITED),
+                data: Some(Limits::UNLIMITED),
+            },
+            attached: attached.collect(),
+        })
     }
 
     /// Whether a process is being killed that has not given its memory back yet.

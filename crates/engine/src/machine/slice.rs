@@ -71,8 +71,8 @@ pub(super) struct Slice<'a> {
     pub(super) thread: &'a mut Thread,
     pub(super) group: &'a mut Group,
     pub(super) stages: &'a mut Stages,
-    /// Page faults of the process.
-    pub(super) faults: &'a mut u64,
+    /// Minor and major faults of the process.
+    pub(super) faults: &'a mut [u64; 2],
     pub(super) log: &'a mut Log,
     pub(super) cx: Cx,
     /// The thread's time.
@@ -264,7 +264,10 @@ impl Slice<'_> {
 
     fn mark(&mut self, mark: u32) {
         match self.thread.marks.get(mark as usize) {
-            Some(name) => self.log.mark(self.at, name.clone(), &self.group.actor, *self.faults),
+            Some(name) => {
+                let faults = self.faults.iter().sum();
+                self.log.mark(self.at, name.clone(), &self.group.actor, faults);
+            }
             None => self.fail(Failure::Bad),
         }
     }
@@ -335,7 +338,9 @@ impl Slice<'_> {
             [&mut self.cx.minor, &mut self.cx.major].map(|faults| u64::from(std::mem::take(faults)));
         self.group.minor_faults += minor;
         self.group.major_faults += major;
-        *self.faults += minor + major;
+        let [all_minor, all_major] = &mut *self.faults;
+        *all_minor += minor;
+        *all_major += major;
         self.group.took(std::mem::take(&mut self.cx.pages));
         match done {
             Ok(()) => {}

@@ -131,8 +131,10 @@ pub(super) struct Process {
     /// Why it ends, once it is being ended.
     pub(super) dying: Option<Death>,
     pub(super) stages: Stages,
-    /// Its page faults.
-    pub(super) faults: u64,
+    /// Which of its actor's processes it is.
+    pub(super) instance: u32,
+    /// Its minor and its major faults.
+    pub(super) faults: [u64; 2],
     /// Tasks that wait for a stage, each with the stage and the number of signals that it waits for, in the
     /// order in which they began to wait.
     pub(super) waiting: Vec<(usize, u32, u32)>,

@@ -81,6 +81,8 @@ pub(crate) struct AddressSpace {
     pub(super) locks_future: bool,
     /// Pages of all regions and of the program's own memory (`mm->total_vm`).
     pub(super) total_vm: u64,
+    /// The most that it was (`hiwater_vm`).
+    pub(super) hiwater_vm: u64,
     /// Pages of the program's own memory, and those of them that are promised.
     pub(super) own_vm: u64,
     pub(super) own_committed: u64,
@@ -95,9 +97,16 @@ impl AddressSpace {
             tables: PageTables::default(),
             locks_future: false,
             total_vm: 0,
+            hiwater_vm: 0,
             own_vm: 0,
             own_committed: 0,
         }
+    }
+
+    /// Adds pages that are mapped (`vm_stat_account`).
+    pub(super) fn grow(&mut self, pages: u64) {
+        self.total_vm += pages;
+        self.hiwater_vm = self.hiwater_vm.max(self.total_vm);
     }
 
     /// The mapping of a region.
@@ -310,7 +319,7 @@ impl Mm {
         let direct = which == 0 && copies.is_none() && !self.generation.policy.sees_every_access();
         let base = if direct { object.base } else { NONE };
         let process = &mut self.processes[cx.process];
-        process.total_vm += u64::from(pages);
+        process.grow(pages.into());
         let (locked, vmas) = (process.locks_future, &mut process.vmas);
         let index = id.0 as usize;
         if vmas.len() <= index {

@@ -43,6 +43,7 @@ pub(crate) mod shmem;
 pub(crate) mod slab;
 mod splice;
 pub(crate) mod swap;
+pub(crate) mod task_mmu;
 pub(crate) mod two_lists;
 pub(crate) mod vmscan;
 pub(crate) mod vmstat;

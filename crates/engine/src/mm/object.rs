@@ -146,6 +146,10 @@ impl Object {
                 };
                 *count += 1;
             }
+            let (set, counted) = (mapping.bits.iter().count(), mapping.bits.count());
+            if set != counted as usize {
+                return Err(format!("mapping {which} has {set} pages and counts {counted}"));
+            }
         }
         let wrong = self.others.iter().zip(&found).position(|(counted, found)| counted != found);
         wrong.map_or(Ok(()), |page| {
@@ -182,7 +186,11 @@ const RANGE: u32 = 512;
 
 /// A bit for each page of an object. 512 pages of which none is set take 8 bytes.
 #[derive(Debug, Default)]
-pub(crate) struct PageBits(Vec<Option<Box<[u64; RANGE as usize / 64]>>>);
+pub(crate) struct PageBits {
+    ranges: Vec<Option<Box<[u64; RANGE as usize / 64]>>>,
+    /// How many bits are set.
+    count: u32,
+}
 
 impl PageBits {
     #[inline]
@@ -193,19 +201,20 @@ impl PageBits {
     #[inline]
     pub(super) fn get(&self, page: u32) -> bool {
         let (range, word, bit) = Self::place(page);
-        self.0.get(range).and_then(Option::as_ref).is_some_and(|words| words[word] & bit != 0)
+        self.ranges.get(range).and_then(Option::as_ref).is_some_and(|words| words[word] & bit != 0)
     }
 
     /// Sets a bit, and returns whether it was clear.
     #[inline]
     fn set(&mut self, page: u32) -> bool {
         let (range, word, bit) = Self::place(page);
-        if self.0.len() <= range {
-            self.0.resize_with(range + 1, || None);
+        if self.ranges.len() <= range {
+            self.ranges.resize_with(range + 1, || None);
         }
-        let words = self.0[range].get_or_insert_default();
+        let words = self.ranges[range].get_or_insert_default();
         let clear = words[word] & bit == 0;
         words[word] |= bit;
+        self.count += u32::from(clear);
         clear
     }
 
@@ -213,15 +222,16 @@ impl PageBits {
     #[inline]
     fn clear(&mut self, page: u32) -> bool {
         let (range, word, bit) = Self::place(page);
-        let Some(words) = self.0.get_mut(range).and_then(Option::as_mut) else { return false };
+        let Some(words) = self.ranges.get_mut(range).and_then(Option::as_mut) else { return false };
         let set = words[word] & bit != 0;
         words[word] &= !bit;
+        self.count -= u32::from(set);
         set
     }
 
     /// The pages whose bits are set, in their order.
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
-        let ranges = (0..).step_by(RANGE as usize).zip(&self.0);
+        let ranges = (0..).step_by(RANGE as usize).zip(&self.ranges);
         let words = ranges
             .filter_map(|(first, words)| Some((first, words.as_ref()?)))
             .flat_map(|(first, words): (u32, _)| (first..).step_by(64).zip(words.iter().copied()));
@@ -230,14 +240,19 @@ impl PageBits {
         })
     }
 
+    /// How many bits are set.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.ranges.is_empty()
     }
 
     /// Bytes allocated.
     fn bytes(&self) -> usize {
-        let ranges = self.0.iter().flatten().count();
-        footprint::of(&self.0) + ranges * size_of::<[u64; RANGE as usize / 64]>()
+        let ranges = self.ranges.iter().flatten().count();
+        footprint::of(&self.ranges) + ranges * size_of::<[u64; RANGE as usize / 64]>()
     }
 }
 

@@ -89,18 +89,16 @@ impl Mm {
 
     fn add_rss(&self, rss: &mut Rss, number: u32, vma: &Vma) {
         let object = &self.objects[number];
-        let base = object.base as usize;
-        let entries = &self.entries[base..base + vma.pages.min(object.pages) as usize];
-        let mapped = match vma.which {
-            0 => entries.iter().filter(|e| **e & entry::MAPPED != 0).count(),
-            which => object.mappings[which as usize].bits.iter().count(),
-        } as u64;
         match object {
             object if object.hugetlb => {}
-            object if object.file => rss.file += mapped,
-            object if object.shmem => rss.shmem += mapped,
+            object if object.file => rss.file += self.mapped(object, vma),
+            object if object.shmem => rss.shmem += self.mapped(object, vma),
+            // Without swap all that is in memory is mapped.
+            object if self.swap.total == 0 => rss.anon += u64::from(object.held),
             _ => {
-                rss.anon += mapped;
+                let base = object.base as usize;
+                let entries = &self.entries[base..base + vma.pages.min(object.pages) as usize];
+                rss.anon += entries.iter().filter(|e| **e & entry::MAPPED != 0).count() as u64;
                 // One in the swap cache counts as on swap until it is mapped again (`do_swap_page`).
                 let swapped =
                     |e: &&u32| matches!(entry::is(**e), entry::Is::Swap(_) | entry::Is::Resident(_));

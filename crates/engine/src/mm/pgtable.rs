@@ -155,7 +155,7 @@ impl Mm {
             top - pages(Bytes::gib(16)) - pages(Bytes::mib(8)) - random(1, pages(Bytes::gib(1 << 10)));
         let heap = top / 3 * 2 + random(2, pages(Bytes::gib(1 << 10)));
         (process.own_vm, process.own_committed) = own;
-        process.total_vm += process.own_vm;
+        process.grow(own.0);
         self.committed += process.own_committed;
         process.tables.gaps.insert(pages(Bytes::mib(1)), heap);
         process.tables.gaps.insert(heap + pages(HEAP), mapped);

@@ -250,17 +250,17 @@ const ZERO_NOT_IN_NODE: [Counter<Meminfo>; 3] =
     [meminfo::Zswap, meminfo::Zswapped, meminfo::HardwareCorrupted];
 
 /// The lines of a file that is being put together.
-struct Lines<F> {
-    values: Values<F>,
+pub(super) struct Lines<F> {
+    pub(super) values: Values<F>,
     release: Release,
 }
 
 impl<F: Family> Lines<F> {
-    fn new(release: Release) -> Self {
+    pub(super) fn new(release: Release) -> Self {
         Lines { values: Values::default(), release }
     }
     #[inline]
-    fn put(&mut self, counter: Counter<F>, value: u64) {
+    pub(super) fn put(&mut self, counter: Counter<F>, value: u64) {
         if counter.row().is_in(self.release) {
             self.values.set(counter, value);
         }
@@ -330,6 +330,11 @@ const KINDS: [(ZoneKind, &str); 5] = [
 ];
 
 impl Mm {
+    /// The kernel's numbers.
+    pub(super) fn release(&self) -> Release {
+        self.blank.release
+    }
+
     /// The lines of a file, as they are before anything is counted.
     fn lines(&self, blank: &Values<Vmstat>) -> Lines<Vmstat> {
         Lines { values: blank.clone(), release: self.blank.release }

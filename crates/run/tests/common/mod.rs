@@ -4,10 +4,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lotsfree_kernel_files::counters::{Counter, Family, Values, zoneinfo};
+use lotsfree_kernel_files::counters::{Counter, Family, Values, status, zoneinfo};
 use lotsfree_kernel_files::file::swaps::SwapArea;
+use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
 use lotsfree_kernel_files::file::zoneinfo::{Pageset, Zone};
-use lotsfree_run::{Event, EventKind, Facts, Histogram, Interval, NodeSample, Sample, Sink, Spent, Toll};
+use lotsfree_run::{
+    Attached, Event, EventKind, Facts, Histogram, Interval, Limits, NodeSample, ProcessSample, Sample, Sink,
+    Spent, Toll,
+};
 use lotsfree_units::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -142,45 +146,87 @@ fn zone(node: u32, name: &'static str) -> impl Strategy<Value = Zone> {
     )
 }
 
+fn process() -> impl Strategy<Value = ProcessSample> {
+    let some = || prop::option::of(any::<u64>());
+    let faults = prop::option::of([any::<u64>(), any::<u64>()]);
+    (values(), some(), faults, some(), some(), some(), vec(any::<u64>(), 0..3)).prop_map(
+        |(mut status, capabilities, faults, memlock, address_space, data, addresses)| {
+            // A process without a value leaves no column that shows that it was there.
+            status.set(status::VmSize, 7);
+            let limits = Limits { memlock, address_space, data };
+            let attached = (0..).zip(addresses).map(|(shmid, address)| Attached { shmid, address }).collect();
+            ProcessSample { pid: 0, name: "db".into(), status, capabilities, faults, limits, attached }
+        },
+    )
+}
+
+fn segment() -> impl Strategy<Value = ShmSegment> {
+    let some = || prop::option::of(any::<u64>().prop_map(Bytes));
+    (any::<u64>(), any::<u32>(), any::<u64>(), some(), some()).prop_map(|(size, uid, nattch, rss, swap)| {
+        ShmSegment { size: Bytes(size), perms: 0o600, uid, nattch, rss, swap, ..ShmSegment::default() }
+    })
+}
+
 fn sample() -> impl Strategy<Value = Sample> {
     let zones = (zone(0, "DMA"), zone(0, "Normal"), zone(1, "Normal"));
     let swap = prop::option::of((number(), number(), any::<i32>()));
     let group = (values(), values(), prop::option::of(number()));
-    (values(), values(), zones, vec(prop::option::of(values()), 2), vec((values(), values()), 2), swap, group)
-        .prop_map(|(meminfo, vmstat, zones, node_stats, nodes, swap, (group, events, failcnt))| {
-            let mut zones = vec![zones.0, zones.1, zones.2];
-            for (node, stats) in (0u32..).zip(node_stats) {
-                let populated =
-                    |zone: &&mut Zone| zone.marks.get(zoneinfo::present).is_some_and(|pages| pages > 0);
-                let place = match zones.iter_mut().filter(|zone| zone.node == node).find(populated) {
-                    Some(zone) => zone,
-                    None => zones.iter_mut().find(|zone| zone.node == node).unwrap(),
-                };
-                // A block without a counter leaves no column that shows that it was there.
-                place.node_stats = stats.filter(|stats: &Values<_>| !stats.is_empty());
-            }
-            let nodes =
-                (0..).zip(nodes).map(|(id, (meminfo, numastat))| NodeSample { id, meminfo, numastat });
-            let nodes = nodes.filter(|node| !(node.meminfo.is_empty() && node.numastat.is_empty()));
-            let swaps = swap.map(|(size, used, priority)| SwapArea {
-                path: "/dev/disk.1/swap space".into(),
-                kind: "partition".into(),
-                size: Bytes(size),
-                used: Bytes(used),
-                priority,
-            });
-            Sample {
-                at: 0,
+    let spaces = (vec(process(), 0..3), vec(segment(), 0..3));
+    let more = (group, spaces);
+    (values(), values(), zones, vec(prop::option::of(values()), 2), vec((values(), values()), 2), swap, more)
+        .prop_map(
+            |(
                 meminfo,
                 vmstat,
                 zones,
-                nodes: nodes.collect(),
-                swaps: swaps.into_iter().collect(),
-                group,
-                events,
-                failcnt,
-            }
-        })
+                node_stats,
+                nodes,
+                swap,
+                ((group, events, failcnt), (processes, segments)),
+            )| {
+                let mut zones = vec![zones.0, zones.1, zones.2];
+                for (node, stats) in (0u32..).zip(node_stats) {
+                    let populated =
+                        |zone: &&mut Zone| zone.marks.get(zoneinfo::present).is_some_and(|pages| pages > 0);
+                    let place = match zones.iter_mut().filter(|zone| zone.node == node).find(populated) {
+                        Some(zone) => zone,
+                        None => zones.iter_mut().find(|zone| zone.node == node).unwrap(),
+                    };
+                    // A block without a counter leaves no column that shows that it was there.
+                    place.node_stats = stats.filter(|stats: &Values<_>| !stats.is_empty());
+                }
+                let nodes =
+                    (0..).zip(nodes).map(|(id, (meminfo, numastat))| NodeSample { id, meminfo, numastat });
+                let nodes = nodes.filter(|node| !(node.meminfo.is_empty() && node.numastat.is_empty()));
+                let swaps = swap.map(|(size, used, priority)| SwapArea {
+                    path: "/dev/disk.1/swap space".into(),
+                    kind: "partition".into(),
+                    size: Bytes(size),
+                    used: Bytes(used),
+                    priority,
+                });
+                Sample {
+                    at: 0,
+                    meminfo,
+                    vmstat,
+                    zones,
+                    nodes: nodes.collect(),
+                    swaps: swaps.into_iter().collect(),
+                    group,
+                    events,
+                    failcnt,
+                    // A number is given once.
+                    processes: (100..)
+                        .zip(processes)
+                        .map(|(pid, process)| ProcessSample { pid, ..process })
+                        .collect(),
+                    segments: (0..)
+                        .zip(segments)
+                        .map(|(shmid, segment)| ShmSegment { shmid, ..segment })
+                        .collect(),
+                }
+            },
+        )
 }
 
 fn interval() -> impl Strategy<Value = Interval> {

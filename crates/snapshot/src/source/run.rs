@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use lotsfree_kernel_files::File as _;
-use lotsfree_kernel_files::counters::{Values, Vmstat};
+use lotsfree_kernel_files::counters::{Values, Vmstat, status};
+use lotsfree_kernel_files::file::cgroup::Limit;
 use lotsfree_kernel_files::file::node::{print_cpulist, print_distance, print_meminfo};
+use lotsfree_kernel_files::file::process::{ProcessLimits, Stat, StatusFile};
 use lotsfree_kernel_files::file::swaps::SwapArea;
+use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
 use lotsfree_kernel_files::file::zoneinfo::Zone;
-use lotsfree_run::{Event, EventKind, Facts, Run, Sample, Window};
+use lotsfree_run::{Event, EventKind, Facts, Limits, ProcessSample, Run, Sample, Window};
+use lotsfree_units::Bytes;
 
 use super::{Input, Kind, MOST_SAMPLES, MemorySource, Source};
 
@@ -125,7 +129,7 @@ fn kernel_log(run: &Run) -> String {
 
 /// The files of one instant, as the kernel prints them.
 fn files(sample: &Sample, facts: &Facts) -> MemorySource {
-    let Sample { at, meminfo, vmstat, zones, nodes, swaps, group: _, events: _, failcnt: _ } = sample;
+    let Sample { at, meminfo, vmstat, zones, nodes, swaps, processes, segments, .. } = sample;
     let mut source = MemorySource::default();
     source.insert("proc/meminfo", text(|out| meminfo.print(out)));
     source.insert("proc/vmstat", text(|out| vmstat.print(out)));
@@ -144,7 +148,61 @@ fn files(sample: &Sample, facts: &Facts) -> MemorySource {
     if !sample.group.is_empty() {
         in_group(sample, &mut source);
     }
+    for process in processes {
+        of_process(process, segments, facts, &mut source);
+    }
+    // A run of an older lotsfree has neither, and knows nothing of segments.
+    if !(processes.is_empty() && segments.is_empty()) {
+        source.insert("proc/sysvipc/shm", text(|out| segments.print(out)));
+    }
     source
+}
+
+/// The files of a process. Root owns it, and it sleeps.
+fn of_process(process: &ProcessSample, segments: &[ShmSegment], facts: &Facts, source: &mut MemorySource) {
+    let ProcessSample { pid, name, status, capabilities, faults, limits, attached } = process;
+    let directory = format!("proc/{pid}");
+    let [minor_faults, major_faults] = faults.unwrap_or_default();
+    let size = |counter| Bytes::kib(status.get(counter).unwrap_or(0));
+    let stat = Stat {
+        pid: *pid,
+        name: name.clone(),
+        state: 'S',
+        ppid: 1,
+        threads: 1,
+        minor_faults,
+        major_faults,
+        start_ticks: (facts.uptime * 100.0) as u64,
+        virtual_size: size(status::VmSize),
+        rss_pages: size(status::VmRSS).0 / facts.page_size.max(1),
+        ..Stat::default()
+    };
+    source.insert(format!("{directory}/stat"), text(|out| stat.print(out)));
+    let status = StatusFile {
+        values: status.clone(),
+        uid: Some(0),
+        capabilities: *capabilities,
+        ..StatusFile::default()
+    };
+    source.insert(format!("{directory}/status"), text(|out| status.print(out)));
+    let limit = |bytes: Option<u64>| {
+        bytes.map(|bytes| if bytes == Limits::UNLIMITED { Limit::Max } else { Limit::At(Bytes(bytes)) })
+    };
+    // Hard limits are not recorded.
+    let [locked_memory, address_space, data] =
+        [limits.memlock, limits.address_space, limits.data].map(|soft| Some((limit(soft)?, limit(soft)?)));
+    if locked_memory.is_some() {
+        let limits = ProcessLimits { locked_memory, address_space, data, ..ProcessLimits::default() };
+        source.insert(format!("{directory}/limits"), text(|out| limits.print(out)));
+    }
+    let mapping = |of: &lotsfree_run::Attached| {
+        let ShmSegment { key, shmid, size, .. } =
+            segments.iter().find(|segment| segment.shmid == of.shmid)?;
+        let end = of.address.checked_add(size.0)?;
+        Some(format!("{:x}-{end:x} rw-s 00000000 00:01 {shmid} /SYSV{key:08x} (deleted)\n", of.address))
+    };
+    let maps: String = attached.iter().filter_map(mapping).collect();
+    source.insert(format!("{directory}/maps"), maps);
 }
 
 /// The files of the control group in which the actors were, of the version that its counters show.

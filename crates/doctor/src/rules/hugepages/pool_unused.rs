@@ -1,5 +1,5 @@
 use lotsfree_kernel_files::file::hugepages::HugePool;
-use lotsfree_units::{Bytes, Percent};
+use lotsfree_units::{Bytes, Grouped, Percent};
 
 use crate::huge::{self, STARTED};
 use crate::rule::rule;
@@ -13,7 +13,8 @@ rule! {
     ///
     /// # Sees
     /// A pool whose `HugePages_Free` equals `HugePages_Total` while `HugePages_Rsvd` is 0, for each page
-    /// size. Where a database runs, only after it has been up for ten minutes.
+    /// size. Where a database runs, only after it has been up for ten minutes, or once there is a segment
+    /// that the pool is up to a tenth too small for: it gets all of its huge pages or none.
     ///
     /// # Hurts
     /// The whole pool is lost: nothing else can use it, not even when the host swaps. If a database was
@@ -21,8 +22,8 @@ rule! {
     /// GiB and process. Oracle falls back silently unless told `use_large_pages=only`.
     ///
     /// # Remedies
-    /// Find why the database passed it over (its memlock limit, AMM, the page size, its own setting) and
-    /// restart it; where no program wants the pool, release it.
+    /// Find why the database passed it over (the pool a page too small, its memlock limit, AMM, the page
+    /// size, its own setting) and restart it; where no program wants the pool, release it.
     ///
     /// # False alarms
     /// Free pages with reservations belong to an instance that has not touched them: 3000 in all, 2601
@@ -51,7 +52,8 @@ impl Rule for PoolUnused {
         if cx.runs(Workload::Hana) {
             return Err(Skip::because("SAP HANA runs: pool-on-hana judges its pool"));
         }
-        let age = huge::database_age(cx);
+        let missed = pools.iter().find_map(|pool| huge::missed(cx, pool));
+        let age = huge::database_age(cx).filter(|_| missed.is_none());
         if age.is_some_and(|(_, seconds)| seconds < STARTED) {
             return Ok(Vec::new());
         }
@@ -72,6 +74,7 @@ impl Rule for PoolUnused {
             );
             let of_memory = cx.total().map(|total| format!(", {} of memory", Percent(idle.share_of(total))));
             let who = match database {
+                _ if missed.is_some() => "and a segment that it was just too small for is in base pages".to_owned(),
                 Some(database) => format!("although {} runs", database.name()),
                 None if cx.processes().is_err() => "and these data do not say what runs".to_owned(),
                 None => "and no known database runs".to_owned(),
@@ -86,6 +89,7 @@ impl Rule for PoolUnused {
             let mut finding = Finding::new(Self::ID, severity, title, cost);
             finding
                 .sure(match () {
+                    () if missed.is_some() => Confidence::Certain,
                     () if purpose.is_some() || (database.is_some() && age.is_none()) => Confidence::Possible,
                     () if cx.processes().is_err() => Confidence::Likely,
                     () => Confidence::Certain,
@@ -100,7 +104,7 @@ impl Rule for PoolUnused {
             }
             add_remedies(&mut finding, cx, pool, database.is_some());
             finding.note_if(purpose.as_ref().map(|purpose| format!("Perhaps meant so: {purpose}.")));
-            if database.is_some() && age.is_none() {
+            if database.is_some() && age.is_none() && missed.is_none() {
                 finding.note(
                     "How long the database has been up is not known: right after its start this is normal.",
                 );
@@ -113,7 +117,7 @@ impl Rule for PoolUnused {
 
 fn add_remedies(finding: &mut Finding, cx: &Context<'_>, pool: &HugePool, has_database: bool) {
     let wanted = huge::candidates(cx, pool.size).unwrap_or_default();
-    let (mut reasons, blocked) = reasons(cx, pool.size);
+    let (mut reasons, blocked) = reasons(cx, pool);
     finding.because_all(wanted.first().map(huge::Segment::evidence));
     for reason in reasons.drain(..) {
         finding.note(reason);
@@ -149,6 +153,11 @@ fn add_remedies(finding: &mut Finding, cx: &Context<'_>, pool: &HugePool, has_da
                 "A virtual machine, a DPDK program or a JVM that starts later may need the pool: it is released only where \
                  nobody asks for it.",
             );
+    } else if pages > pool.total && huge::missed(cx, pool).is_some() {
+        let remedy = huge::resize(cx, pool, pages, "Make the pool as large as its segments need");
+        finding.note(format!("{} proposed: {because}.", huge::count(pages))).remedy(
+            huge::adopted(cx, remedy).risk("The rest of memory gets smaller by as much; check that it suffices."),
+        );
     } else if pages < pool.total && asked.is_none() {
         let title =
             if pages == 0 { "Release the pool" } else { "Make the pool as large as its segments need" };
@@ -163,8 +172,17 @@ fn add_remedies(finding: &mut Finding, cx: &Context<'_>, pool: &HugePool, has_da
 }
 
 /// What may have kept a database out of the pool, as far as the data show it; whether anything was found.
-fn reasons(cx: &Context<'_>, size: Bytes) -> (Vec<String>, bool) {
-    let mut reasons = Vec::new();
+fn reasons(cx: &Context<'_>, pool: &HugePool) -> (Vec<String>, bool) {
+    let (mut reasons, size) = (Vec::new(), pool.size);
+    if let Some((segment, lacks)) = huge::missed(cx, pool) {
+        reasons.push(format!(
+            "Kept out by its size: {} needs {} and the pool has {}, {lacks} too few. A segment gets all of its huge pages \
+             or none.",
+            segment.label,
+            huge::count(segment.size.units_of(size)),
+            Grouped(pool.total)
+        ));
+    }
     for low in memlock::too_low(cx).unwrap_or_default().iter().take(2) {
         reasons.push(format!("Kept out by its limit: {} (see memlock-too-low).", low.text()));
     }
