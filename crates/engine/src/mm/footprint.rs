@@ -3,7 +3,7 @@
 use std::mem::size_of;
 
 use super::frame::List;
-use super::memory::Vma;
+use super::mmap::Vma;
 use super::{Flight, Mm};
 
 /// Bytes that a vector has allocated.

@@ -12,7 +12,8 @@ use lotsfree_kernel_files::counters::vmstat;
 
 use super::frame::{entry, flag};
 use super::free_area::{MigrateType, Request};
-use super::memory::{Fault, Vma};
+use super::memory::Fault;
+use super::mmap::Vma;
 use super::mmzone::has_transparent_hugepage;
 use super::page_alloc::AllocContext;
 use super::vmstat::{PGALLOC, Stat};

@@ -1,21 +1,18 @@
-//! Address spaces, objects (files and anonymous memory) and page faults (`mm/memory.c`, `mm/mmap.c`).
-
-use std::ops::Range;
+//! Page faults, and the ends of objects (`mm/memory.c`, `mm/rmap.c`).
 
 use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_units::Bytes;
-use lotsfree_workload::{Advice, Op, Policy, RegionId};
+use lotsfree_workload::{Op, RegionId};
 
 use super::frame::{NONE, entry, flag, list};
-use super::object::{Backing, Mapping, Object, RUN};
+use super::mmap::Vma;
+use super::object::{Backing, Mapping, Object};
 use super::page_alloc::Alloc;
-use super::pgtable::PageTables;
 use super::policy::Arrival;
-use super::readahead::RaState;
 use super::vmstat::Stat;
 use super::workingset::{Change, Tree};
 use super::{Cx, Device, Done, Mm, Stop, Wait, WaitReason};
-use crate::generation::{AlignsAnon, MmapHit};
+use crate::generation::MmapHit;
 
 /// Entries that a core's caches may hold: 8 MiB of them.
 const CACHED_ENTRIES: usize = 1 << 21;
@@ -23,101 +20,6 @@ const CACHED_ENTRIES: usize = 1 << 21;
 const FAULT_AROUND: Bytes = Bytes::kib(64);
 /// The entry of an anonymous page that was only read: the zero page is mapped.
 pub(crate) const ZERO: u32 = entry::SHADOW | (entry::VALUE - 1);
-
-/// A mapping of a process (`vm_area_struct`).
-#[derive(Debug)]
-pub(crate) struct Vma {
-    /// The first slot if accesses may use the entries directly, otherwise [`NONE`].
-    pub(crate) base: u32,
-    /// Its address, as a number of pages.
-    pub(super) start: u64,
-    /// Pages that no other region may have.
-    pub(super) room: u64,
-    pub(crate) pages: u32,
-    /// Pages that an entry maps, as an order: more than one if they are huge.
-    pub(super) order: u8,
-    pub(crate) object: u32,
-    /// Which of the object's mappings it is.
-    pub(super) which: u32,
-    /// The object with the copied pages of a private file mapping.
-    pub(crate) copies: Option<u32>,
-    pub(crate) advice: Advice,
-    /// `VM_LOCKED`
-    pub(super) locked: bool,
-    /// `VM_HUGEPAGE`
-    pub(super) huge: bool,
-    pub(crate) ra: RaState,
-    pub(crate) mmap_miss: u32,
-}
-
-impl Vma {
-    /// The slots whose entries accesses may use directly. Those of a region without such entries lie beyond
-    /// all that there are.
-    #[inline]
-    fn slots(&self) -> Range<usize> {
-        let base = self.base as usize;
-        base..base + (self.pages >> self.order) as usize
-    }
-
-    /// Whether a walk over page tables looks at it.
-    pub(crate) fn is_walked(&self) -> bool {
-        self.has_recency() && !self.locked
-    }
-
-    /// Whether accesses say that pages are worth keeping (`vma_has_recency`; `lru_gen_enter_fault` in 6.1).
-    pub(crate) fn has_recency(&self) -> bool {
-        !matches!(self.advice, Advice::Random | Advice::Sequential)
-    }
-}
-
-/// An address space.
-#[derive(Debug)]
-pub(crate) struct AddressSpace {
-    pub(crate) policy: Policy,
-    pub(crate) vmas: Vec<Option<Vma>>,
-    pub(crate) interleave: usize,
-    pub(super) tables: PageTables,
-    /// Whether what it maps is locked (`MCL_FUTURE`).
-    pub(super) locks_future: bool,
-    /// Pages of all regions and of the program's own memory (`mm->total_vm`).
-    pub(super) total_vm: u64,
-    /// The most that it was (`hiwater_vm`).
-    pub(super) hiwater_vm: u64,
-    /// Pages of the program's own memory, and those of them that are promised.
-    pub(super) own_vm: u64,
-    pub(super) own_committed: u64,
-}
-
-impl AddressSpace {
-    pub(crate) fn new(policy: Policy) -> Self {
-        AddressSpace {
-            policy,
-            vmas: Vec::new(),
-            interleave: 0,
-            tables: PageTables::default(),
-            locks_future: false,
-            total_vm: 0,
-            hiwater_vm: 0,
-            own_vm: 0,
-            own_committed: 0,
-        }
-    }
-
-    /// Adds pages that are mapped (`vm_stat_account`).
-    pub(super) fn grow(&mut self, pages: u64) {
-        self.total_vm += pages;
-        self.hiwater_vm = self.hiwater_vm.max(self.total_vm);
-    }
-
-    /// The mapping of a region.
-    pub(crate) fn vma(&self, id: RegionId) -> Option<&Vma> {
-        self.vmas.get(id.0 as usize)?.as_ref()
-    }
-
-    pub(crate) fn vma_mut(&mut self, id: RegionId) -> Option<&mut Vma> {
-        self.vmas.get_mut(id.0 as usize)?.as_mut()
-    }
-}
 
 /// A load from or a store to a page of a region that needs more than the page table's bits.
 #[derive(Debug)]
@@ -235,163 +137,6 @@ impl Mm {
         number
     }
 
-    /// `mmap` of anonymous memory.
-    ///
-    /// # Errors
-    /// [`Stop::Refused`], and the wait after which it is to be called again.
-    pub fn map_anon(&mut self, cx: &mut Cx, region: RegionId, pages: u32) -> Done {
-        self.generation.policy.reserve(self, cx, pages)?;
-        cx.spend(self.costs.syscall);
-        // Slots have numbers of 32 bits.
-        let fits = self.entries.len() as u64 + u64::from(pages) < u64::from(NONE) - u64::from(RUN);
-        let accounted = if fits { self.account(Some(cx.process), pages.into()) } else { Err(Stop::Refused) };
-        if let Err(refused) = accounted {
-            self.generation.policy.unreserve(self, pages);
-            return Err(refused);
-        }
-        self.unmap_if(cx, region)?;
-        let object = self.objects.create(&mut self.entries, pages, Backing::Anon);
-        let mapped = self.add_region(cx, region, object, pages, None);
-        if mapped.is_err() {
-            self.generation.policy.unreserve(self, pages);
-            self.unaccount(pages.into());
-            self.objects.release(&mut self.entries, object);
-        }
-        mapped
-    }
-
-    /// `mmap` of a file from its beginning.
-    ///
-    /// # Errors
-    /// [`Stop::Refused`]; [`Stop::Bad`] if there is no such file.
-    pub fn map_file(&mut self, cx: &mut Cx, region: RegionId, object: u32, pages: u32, shared: bool) -> Done {
-        cx.spend(self.costs.syscall);
-        let pages = pages.min(self.objects.file(object)?.pages);
-        let promised = if shared { 0 } else { u64::from(pages) };
-        self.account(Some(cx.process), promised)?;
-        self.unmap_if(cx, region)?;
-        if self.objects.file(object).is_err() {
-            // It was deleted, and nobody else had it mapped.
-            self.unaccount(promised);
-            return Err(Stop::Bad);
-        }
-        let copies =
-            if shared { None } else { Some(self.objects.create(&mut self.entries, pages, Backing::Anon)) };
-        let mapped = self.add_region(cx, region, object, pages, copies);
-        if let (Err(_), Some(copies)) = (mapped, copies) {
-            self.unaccount(promised);
-            self.objects.release(&mut self.entries, copies);
-        }
-        mapped
-    }
-
-    pub(super) fn add_region(
-        &mut self,
-        cx: &Cx,
-        id: RegionId,
-        number: u32,
-        pages: u32,
-        copies: Option<u32>,
-    ) -> Done {
-        let huge = self.page.pages(self.page.pmd_huge());
-        let object = &self.objects[number];
-        let hugetlb = object.hugetlb;
-        let aligned = hugetlb
-            || object.is_private()
-                && match self.generation.aligns_anon {
-                    AlignsAnon::Never => false,
-                    AlignsAnon::Long => u64::from(pages) >= huge,
-                    AlignsAnon::Multiple => pages > 0 && u64::from(pages).is_multiple_of(huge),
-                };
-        // Pages that are mapped together with one (`fault_around`) are the same by address and by offset, and
-        // in one table. A kernel goes by the address, and does not align it.
-        let around = u64::from(self.pages_around());
-        let align = match aligned {
-            true => huge,
-            false if u64::from(pages) >= around => around,
-            false => 1,
-        };
-        // What lies between two such regions is too short for another, and is not looked for again.
-        let room = if align == around { u64::from(pages).next_multiple_of(around) } else { pages.into() };
-        let start = self.get_unmapped_area(cx, room, align).ok_or(Stop::Bad)?;
-        let object = &mut self.objects[number];
-        let which = object.map(cx.process, id.0);
-        let direct = which == 0 && copies.is_none() && !self.generation.policy.sees_every_access();
-        let base = if direct { object.base } else { NONE };
-        let process = &mut self.processes[cx.process];
-        process.grow(pages.into());
-        let (locked, vmas) = (process.locks_future, &mut process.vmas);
-        let index = id.0 as usize;
-        if vmas.len() <= index {
-            vmas.resize_with(index + 1, || None);
-        }
-        vmas[index] = Some(Vma {
-            base,
-            start,
-            room,
-            pages,
-            order: if hugetlb { self.hugetlb.order as u8 } else { 0 },
-            object: number,
-            which: which as u32,
-            copies,
-            advice: Advice::Normal,
-            // Huge pages of the pool stay anyway, and do not count as locked.
-            locked: locked && !hugetlb,
-            huge: false,
-            ra: RaState::default(),
-            mmap_miss: 0,
-        });
-        if let Some(copies) = copies {
-            self.objects[copies].map(cx.process, id.0);
-        }
-        Ok(())
-    }
-
-    pub(super) fn unmap_if(&mut self, cx: &mut Cx, region: RegionId) -> Done {
-        match self.processes.get(cx.process).map(|process| process.vma(region).is_some()) {
-            None => Err(Stop::Bad),
-            Some(false) => Ok(()),
-            Some(true) => self.unmap(cx, region),
-        }
-    }
-
-    /// `munmap` of a whole region.
-    pub fn unmap(&mut self, cx: &mut Cx, id: RegionId) -> Done {
-        cx.spend(self.costs.syscall);
-        let Some(vma) =
-            self.processes.get_mut(cx.process).and_then(|p| p.vmas.get_mut(id.0 as usize)?.take())
-        else {
-            return Err(Stop::Bad);
-        };
-        self.processes[cx.process].total_vm -= u64::from(vma.pages);
-        self.munlock_vma(&vma);
-        if self.objects[vma.object].is_private() {
-            self.generation.policy.unreserve(self, vma.pages);
-        }
-        if self.is_accountable(&vma) {
-            self.unaccount(vma.pages.into());
-        }
-        self.zap(cx, vma.object, vma.which as usize);
-        if let Some(copies) = vma.copies {
-            self.zap(cx, copies, 0);
-        }
-        self.free_pgtables(cx, vma.start..vma.start + vma.room.max(1));
-        Ok(())
-    }
-
-    /// Unmaps every region of the caller's process.
-    pub fn exit(&mut self, cx: &mut Cx) {
-        for region in 0..self.processes.get(cx.process).map_or(0, |process| process.vmas.len()) {
-            let _ = self.unmap(cx, RegionId(region as u32));
-        }
-        self.exit_pgtables(cx);
-        if let Some(process) = self.processes.get_mut(cx.process) {
-            process.total_vm -= std::mem::take(&mut process.own_vm);
-            let own = std::mem::take(&mut process.own_committed);
-            self.unaccount(own);
-        }
-    }
-
     /// Pages of anonymous memory of a process that are in memory, its copies of file pages included.
     pub(crate) fn held(&self, process: usize) -> u64 {
         let vmas = self.processes.get(process).map_or(&[][..], |process| &process.vmas);
@@ -404,7 +149,7 @@ impl Mm {
     }
 
     /// Removes one mapping of an object (`zap_page_range`).
-    fn zap(&mut self, cx: &mut Cx, number: u32, which: usize) {
+    pub(super) fn zap(&mut self, cx: &mut Cx, number: u32, which: usize) {
         let (pages, private) = (self.objects[number].pages, self.objects[number].is_private());
         if !private {
             self.zap_ptes(number, which);
@@ -1159,6 +904,8 @@ impl Mm {
 #[cfg(test)]
 mod tests {
     use super::super::Config;
+    use lotsfree_workload::Policy;
+
     use super::*;
     use crate::Generation;
 

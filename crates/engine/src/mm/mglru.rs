@@ -26,7 +26,7 @@ use lotsfree_workload::RegionId;
 
 use super::frame::{Frame, NONE, entry, flag, list};
 use super::lru_lock::LockedBatch;
-use super::memory::Vma;
+use super::mmap::Vma;
 use super::mmzone::{ANON, FILE};
 use super::page_alloc::HIGHEST;
 use super::policy::{self, Arrival, Kept, Policy, Shadow};

@@ -11,7 +11,7 @@ use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_workload::RegionId;
 
 use super::frame::{entry, flag, list};
-use super::memory::Vma;
+use super::mmap::Vma;
 use super::vmstat::Stat;
 use super::{Cx, Done, Fault, Mm, Stop, Wait};
 

@@ -27,6 +27,7 @@ pub(crate) mod lru_lock;
 pub(crate) mod memory;
 pub(crate) mod mglru;
 pub(crate) mod mlock;
+pub(crate) mod mmap;
 pub(crate) mod mmzone;
 pub(crate) mod node_reclaim;
 pub(crate) mod object;
@@ -66,9 +67,9 @@ use lotsfree_kernel_files::counters;
 use lotsfree_scenario::Costs;
 use lotsfree_scenario::Filesystem;
 use lotsfree_workload::Policy;
-use memory::AddressSpace;
 pub use memory::Fault;
 pub use mlock::Lock;
+use mmap::AddressSpace;
 use mmzone::{Lruvec, Node, Zone};
 
 use crate::generation::Generation;

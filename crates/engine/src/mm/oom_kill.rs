@@ -8,7 +8,7 @@ use lotsfree_workload::Policy;
 
 use super::Mm;
 use super::frame::entry;
-use super::memory::Vma;
+use super::mmap::Vma;
 use super::page_alloc::nodemask;
 
 /// Bytes of a process's name, with the zero at its end.

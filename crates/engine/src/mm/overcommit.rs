@@ -13,7 +13,7 @@ use lotsfree_formulas::overcommit::{
 };
 
 use super::frame::entry;
-use super::memory::Vma;
+use super::mmap::Vma;
 use super::vmstat::Stat;
 use super::{Done, Mm, Stop};
 use crate::tuning::Tuning;

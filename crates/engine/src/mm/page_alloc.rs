@@ -5,7 +5,7 @@ use lotsfree_workload::Policy;
 
 use super::frame::list;
 use super::free_area::{MigrateType, Request};
-use super::memory::AddressSpace;
+use super::mmap::AddressSpace;
 use super::mmzone::{Node, NumaStat};
 use super::node_reclaim::NodeReclaim;
 use super::vmscan::DirectReclaim;

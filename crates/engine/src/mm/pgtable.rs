@@ -18,7 +18,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::frame::{Frame, entry, flag};
 use super::free_area::MigrateType;
-use super::memory::Vma;
+use super::mmap::Vma;
 use super::page_alloc::Alloc;
 use super::slab::{Gfp, is_slab};
 use super::vmstat::Stat;

@@ -8,7 +8,7 @@ use lotsfree_kernel_files::counters::{Status, Values, status};
 use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
 
 use super::frame::entry;
-use super::memory::Vma;
+use super::mmap::Vma;
 use super::oom_kill::Rss;
 use super::vmstat::Lines;
 use super::{Mm, object::Object};
