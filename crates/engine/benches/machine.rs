@@ -114,6 +114,7 @@ fn readers(touches: u32, rate: u64) -> Vec<Process> {
         name: "reader".to_owned(),
         instance: 0,
         policy: Policy::Local,
+        memory: lotsfree_workload::Memory::default(),
         oom_score_adj: 0,
         node: None,
         start: 0,

@@ -408,6 +408,8 @@ pub struct Generation {
     /// Of two processes that are equally bad, the OOM killer takes the later one and not the first. What it
     /// says is one message then, too (4.19 to 5.3).
     pub oom_later_wins: bool,
+    /// `RLIMIT_DATA` limits private mappings too, and not only the heap of `brk` (`may_expand_vm`, 4.7).
+    pub limits_data: bool,
     /// Which anonymous regions begin where a huge page could.
     pub aligns_anon: AlignsAnon,
     /// Nodes with shadows alone are reclaimed when they are more than an eighth of the pages on the lists and
@@ -706,6 +708,7 @@ impl Generation {
             oom_badness: Badness::Thousandths,
             oom_page_tables: 1,
             oom_later_wins: false,
+            limits_data: false,
             aligns_anon: AlignsAnon::Never,
             shadow_nodes_by_lists: false,
             flushed_stats: false,
@@ -933,6 +936,7 @@ impl Generation {
         Generation {
             name: "linux-5.4",
             oom_page_tables: 3,
+            limits_data: true,
             oom_later_wins: true,
             rules: Rules::linux_5_4(),
             pcp: known_pcp(&Rules::linux_5_4()),

@@ -63,6 +63,15 @@ pub enum SimulateError {
         /// Those that were asked for.
         wanted: u64,
     },
+    /// A shared segment of huge pages may not be made.
+    #[error(
+        "{segment}: shmget fails with EPERM: a process with `limits.memlock` has no `CAP_IPC_LOCK`, and may use huge pages only \
+         where that limit is as large as the segment and the kernel is 5.15 or older"
+    )]
+    Permission {
+        /// The segment's name.
+        segment: String,
+    },
     /// The run could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -93,6 +102,7 @@ pub fn simulate(
         let (segment, total) = (segment.to_owned(), machine.huge_pages().total);
         return Err(match lack {
             Lack::HugePages(lacks) => SimulateError::HugePages { segment, lacks, total, wanted },
+            Lack::Permission => SimulateError::Permission { segment },
             Lack::Promise(pages) => {
                 SimulateError::Promise { segment, most: case.machine.page().of(pages), mode }
             }

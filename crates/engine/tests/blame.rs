@@ -177,6 +177,7 @@ impl Case {
                 name: (*name).to_owned(),
                 instance: 0,
                 policy: Policy::Local,
+                memory: lotsfree_workload::Memory::default(),
                 oom_score_adj: 0,
                 node: None,
                 start: if index == 0 || name.starts_with("old") { 0 } else { BEGIN },

@@ -14,7 +14,7 @@ use lotsfree_sys::{Buffer, Region, SharedMemory};
 use lotsfree_workload::{FileId, Program, SegmentBacking, SegmentSpec};
 use rustix::fs::{MemfdFlags, OFlags};
 
-use crate::agent::{Segment, file_path};
+use crate::agent::{Segment, file_path, privileges};
 use crate::error::{LabError, at, calling};
 
 const PAGE: u64 = 4096;
@@ -153,16 +153,14 @@ impl Segments {
         for spec in specs {
             let bytes = u64::from(spec.pages) * PAGE;
             match spec.backing {
-                SegmentBacking::Shm => segments.shared_memory(&spec.name, bytes, false)?,
-                SegmentBacking::ShmHuge { or_base } => {
-                    match segments.shared_memory(&spec.name, bytes, true) {
-                        Err(why) if or_base => {
-                            segments.shared_memory(&spec.name, bytes, false)?;
-                            segments.notes.push(format!("{why}; base pages instead"));
-                        }
-                        made => made?,
+                SegmentBacking::Shm => segments.shared_memory(spec, bytes, false)?,
+                SegmentBacking::ShmHuge { or_base } => match segments.shared_memory(spec, bytes, true) {
+                    Err(why) if or_base => {
+                        segments.shared_memory(spec, bytes, false)?;
+                        segments.notes.push(format!("{why}; base pages instead"));
                     }
-                }
+                    made => made?,
+                },
                 SegmentBacking::Tmpfs { granule_pages } => {
                     segments.granules(&spec.name, bytes, u64::from(granule_pages.max(1)) * PAGE)?;
                 }
@@ -171,11 +169,17 @@ impl Segments {
         Ok(segments)
     }
 
-    fn shared_memory(&mut self, name: &str, bytes: u64, huge: bool) -> Result<(), LabError> {
+    fn shared_memory(&mut self, spec: &SegmentSpec, bytes: u64, huge: bool) -> Result<(), LabError> {
+        let SegmentSpec { name, memlock, .. } = spec;
         let with = if huge { " with SHM_HUGETLB" } else { "" };
         let what = format!("{name}: shmget of {bytes} bytes{with}");
         let size = usize::try_from(bytes).map_err(|_| LabError::Refused(format!("{what}: too large")))?;
-        let segment = SharedMemory::create(size, huge).map_err(calling(what))?;
+        let create = move || SharedMemory::create(size, huge);
+        let segment = match memlock {
+            Some(limit) if huge => privileges::within_memlock(*limit, create),
+            _ => create(),
+        };
+        let segment = segment.map_err(calling(what))?;
         let attached = Region::segment(segment, size);
         // From here on the kernel removes the segment with the last process that has it attached, however
         // that ends.
@@ -261,7 +265,7 @@ mod tests {
 
     #[test]
     fn segments_can_be_attached() {
-        let spec = |backing| SegmentSpec { name: "s".to_owned(), pages: 8, backing };
+        let spec = |backing| SegmentSpec { name: "s".to_owned(), pages: 8, backing, memlock: None };
         let specs = [spec(SegmentBacking::Shm), spec(SegmentBacking::Tmpfs { granule_pages: 3 })];
         let segments = Segments::new(&specs).unwrap();
         let Segment::SharedMemory(id) = segments.names[0] else { panic!() };

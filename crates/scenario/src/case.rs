@@ -9,6 +9,7 @@ use lotsfree_units::Bytes;
 use lotsfree_workload::actor::{Actor, Files, Site};
 use lotsfree_workload::program::{FileSpec, Policy, Process, Program};
 use lotsfree_workload::quantity::{Size, Time};
+use lotsfree_workload::{Huge, Limits, Memory};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -96,6 +97,8 @@ pub struct ScheduledActor {
     pub policy: Placement,
     /// `oom_score_adj` of its processes.
     pub oom_score_adj: i32,
+    /// How its processes have their memory.
+    pub memory: Memory,
     /// Its kind with the parameters.
     pub kind: Actor,
 }
@@ -199,6 +202,7 @@ impl Case {
                 seed: self.seed,
                 directory: self.overrides.directory(),
                 life: Time(actor.stop.unwrap_or(self.duration).ns().saturating_sub(actor.start.ns())),
+                memlock: actor.memory.limits.memlock,
                 files: &mut files,
                 segments: &mut program.segments,
                 commands: &mut program.commands,
@@ -211,6 +215,7 @@ impl Case {
                             name: actor.name.clone(),
                             instance: number,
                             policy: actor.policy.policy(self.machine.nodes.len()),
+                            memory: actor.memory,
                             oom_score_adj: actor.oom_score_adj,
                             node: actor.node,
                             start: actor.start.ns().saturating_add(instance.delay),
@@ -460,8 +465,24 @@ struct ResolvedActor<'a> {
     policy: &'a Placement,
     #[serde(rename = "oom-score-adj", skip_serializing_if = "is_zero")]
     oom_score_adj: i32,
+    #[serde(skip_serializing_if = "is_false")]
+    locked: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    populate: bool,
+    #[serde(skip_serializing_if = "is_default")]
+    huge: Huge,
+    #[serde(skip_serializing_if = "Limits::is_empty")]
+    limits: Limits,
     #[serde(flatten)]
     parameters: &'a Actor,
+}
+
+fn is_false(yes: &bool) -> bool {
+    !yes
+}
+
+fn is_default(huge: &Huge) -> bool {
+    *huge == Huge::default()
 }
 
 fn is_zero(number: &i32) -> bool {
@@ -477,6 +498,10 @@ impl<'a> ResolvedActor<'a> {
             node: actor.node,
             policy: &actor.policy,
             oom_score_adj: actor.oom_score_adj,
+            locked: actor.memory.locked,
+            populate: actor.memory.populate,
+            huge: actor.memory.huge,
+            limits: actor.memory.limits,
             parameters: &actor.kind,
         }
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use lotsfree_workload::quantity::Time;
+use lotsfree_workload::{Huge, Limits};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, de};
@@ -91,6 +92,20 @@ pub(crate) struct ActorTable {
     #[serde(default)]
     #[schemars(range(min = -1000, max = 1000))]
     pub(crate) oom_score_adj: i32,
+    /// Whether it locks all of its memory before it has any (`mlockall(MCL_CURRENT | MCL_FUTURE)`): every
+    /// page comes with its mapping and stays. A `page-toucher` has a key of its own for this.
+    #[serde(default)]
+    pub(crate) locked: bool,
+    /// Whether its pages come when they are mapped and not when they are touched (`MAP_POPULATE`). Shared
+    /// segments have no such mapping.
+    #[serde(default)]
+    pub(crate) populate: bool,
+    /// What its anonymous memory consists of.
+    #[serde(default)]
+    pub(crate) huge: Huge,
+    /// What it may have at most.
+    #[serde(default)]
+    pub(crate) limits: Limits,
 }
 
 /// Runs every variant once per value.

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lotsfree_workload::Memory;
 use lotsfree_workload::actor::{self, Actor as Kind};
 use lotsfree_workload::quantity::{Bandwidth, Size, Time};
 
@@ -870,10 +871,10 @@ fn read_actor(node: &Node, table: &Table, key: &str, errors: &mut Collector) -> 
     let mut shared = Vec::new();
     let mut parameters = Vec::new();
     for entry in &table.0 {
-        if common.contains(&entry.key.as_str()) {
-            shared.push(entry.clone());
-        } else if own.contains(&entry.key.as_str()) {
+        if own.contains(&entry.key.as_str()) {
             parameters.push(entry.clone());
+        } else if common.contains(&entry.key.as_str()) {
+            shared.push(entry.clone());
         } else if kind.is_some() {
             let known: Vec<&str> = own.iter().chain(common).copied().collect();
             errors.add(entry.key_at, format!("{key}.{}", entry.key), unknown_key(&entry.key, &known));
@@ -894,6 +895,12 @@ fn read_actor(node: &Node, table: &Table, key: &str, errors: &mut Collector) -> 
         node: common.node,
         policy: common.policy,
         oom_score_adj: common.oom_score_adj,
+        memory: Memory {
+            locked: common.locked,
+            populate: common.populate,
+            huge: common.huge,
+            limits: common.limits,
+        },
         kind: kind?,
     })
 }

@@ -64,6 +64,8 @@ pub enum Hint {
     NoHugePage,
 }
 
+/// Bytes of a huge page.
+const HUGE: usize = 2 << 20;
 /// The word that fills what is not random.
 const SAME: u64 = 0x5555_5555_5555_5555;
 
@@ -73,19 +75,35 @@ impl Region {
     /// # Errors
     /// The kernel's, above all `ENOMEM`.
     pub fn anonymous(bytes: usize) -> io::Result<Self> {
-        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        Region::anonymous_with(bytes, false, false)
+    }
+
+    /// Maps private anonymous memory; with `populate` all of it at once (`MAP_POPULATE`), with `huge` in pages
+    /// of the pool of 2 MiB, to which the length is rounded up (`MAP_HUGETLB`).
+    ///
+    /// # Errors
+    /// The kernel's, above all `ENOMEM`, also where the pool has too few pages.
+    pub fn anonymous_with(bytes: usize, populate: bool, huge: bool) -> io::Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let mut flags = MapFlags::PRIVATE;
+        flags.set(MapFlags::POPULATE, populate);
+        flags.set(MapFlags::HUGETLB | MapFlags::HUGE_2MB, huge);
+        // A mapping of huge pages can only be unmapped in whole ones.
+        let bytes = if huge { bytes.next_multiple_of(HUGE) } else { bytes };
         // SAFETY: the kernel chooses the address, so that no existing mapping is touched.
         let start = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, protection, flags)? };
         Region::owned(start, bytes, End::Unmap)
     }
 
-    /// Maps a file from its beginning, shared or private. Stores to a shared mapping need a file opened for
+    /// Maps a file from its beginning, shared or private; with `populate` all of it at once (`MAP_POPULATE`).
+    /// Stores to a shared mapping need a file opened for
     /// reading and writing. Accesses beyond the end of the file raise `SIGBUS`.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn file(file: &File, bytes: usize, shared: bool) -> io::Result<Self> {
-        let flags = if shared { MapFlags::SHARED } else { MapFlags::PRIVATE };
+    pub fn file(file: &File, bytes: usize, shared: bool, populate: bool) -> io::Result<Self> {
+        let mut flags = if shared { MapFlags::SHARED } else { MapFlags::PRIVATE };
+        flags.set(MapFlags::POPULATE, populate);
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses the address, so that no existing mapping is touched.
         let start = unsafe { rustix::mm::mmap(ptr::null_mut(), bytes, protection, flags, file, 0)? };
@@ -303,7 +321,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("lotsfree-sys-{}", std::process::id()));
         let file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
         file.set_len(8192).unwrap();
-        assert!(Region::file(&file, 8192, true).unwrap().touch(1, true));
+        assert!(Region::file(&file, 8192, true, false).unwrap().touch(1, true));
         assert_eq!(std::fs::read(&path).unwrap()[4096], 1);
         std::fs::remove_file(&path).unwrap();
     }

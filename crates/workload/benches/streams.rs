@@ -63,6 +63,7 @@ fn measure(actor: &Actor, role: &str, directory: &Path) -> (f64, f64) {
         seed: 1,
         directory,
         life: Time::s(1),
+        memlock: None,
         files: &mut files,
         segments: &mut segments,
         commands: &mut commands,

@@ -5,11 +5,13 @@
 //! same stream.
 
 pub mod actor;
+mod memory;
 pub mod op;
 pub mod program;
 pub mod quantity;
 
 pub use actor::Actor;
+pub use memory::{Huge, Limit, Limits, Memory};
 pub use op::{Advice, COPY_BUFFER, CommandId, FileId, How, Op, PACE_GRAIN_NS, RegionId, SegmentId};
 pub use program::{
     CommandSpec, FileSpec, Policy, Process, Program, START_LEAD_NS, SegmentBacking, SegmentSpec, Stream,

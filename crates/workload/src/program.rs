@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::memory::{Limit, Memory};
 use crate::op::Op;
 
 /// A seeded generator of operations. It knows no time and no machine: the same stream drives the model and a
@@ -56,6 +57,8 @@ pub struct SegmentSpec {
     pub pages: u32,
     /// What kind of memory it is.
     pub backing: SegmentBacking,
+    /// What the process that makes it may lock; `None`: all it likes.
+    pub memlock: Option<Limit>,
 }
 
 /// What a shared segment consists of.
@@ -102,6 +105,8 @@ pub struct Process {
     pub instance: u32,
     /// Its memory policy.
     pub policy: Policy,
+    /// How it has its memory.
+    pub memory: Memory,
     /// `/proc/PID/oom_score_adj`, from -1000 to 1000.
     pub oom_score_adj: i32,
     /// The node whose CPUs run it; `None`: threads are spread over all nodes in turn.

@@ -31,6 +31,8 @@ pub(super) enum Failure {
     Full,
     /// The kernel refuses memory.
     Refused,
+    /// The process may not lock that much.
+    Memlock,
     /// `Done` without `Begin`.
     Unbegun,
     /// Not a failure, but recorded like one: operations that take no time.
@@ -38,7 +40,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    const ALL: usize = 5;
+    const ALL: usize = 6;
 
     fn describe(self) -> (EventKind, &'static str) {
         match self {
@@ -48,6 +50,10 @@ impl Failure {
             ),
             Failure::Full => (EventKind::Full, "no space on disk (ENOSPC)"),
             Failure::Refused => (EventKind::Error, "the kernel refuses memory that was asked for (ENOMEM)"),
+            Failure::Memlock => (
+                EventKind::Error,
+                "its RLIMIT_MEMLOCK does not allow it to lock that much (mlock: ENOMEM, mmap: EAGAIN)",
+            ),
             Failure::Unbegun => (EventKind::Error, "a request ended that had not begun"),
             Failure::Timeless => (EventKind::Note, "operations that take no time are charged 100 ns each"),
         }

@@ -199,15 +199,25 @@ impl Machine {
         let mut segment = |of: &SegmentSpec| {
             let pages = of.pages.div_ceil(blocks);
             let made = match of.backing {
-                SegmentBacking::ShmHuge { or_base } => match mm.create_huge_segment(pages) {
-                    Err(Lack::HugePages(lacks)) if or_base => {
-                        let lacks = counted(lacks, "huge page");
-                        let what = format!("{}: the pool lacks {lacks}; base pages instead", of.name);
-                        log.add(0, EventKind::Note, what, None);
+                SegmentBacking::ShmHuge { or_base } => {
+                    let made = match mm.may_use_huge_pages(of.memlock, pages) {
+                        true => mm.create_huge_segment(pages),
+                        false => Err(Lack::Permission),
+                    };
+                    let why = match made {
+                        Err(Lack::HugePages(lacks)) => {
+                            format!("the pool lacks {}", counted(lacks, "huge page"))
+                        }
+                        Err(Lack::Permission) => "whoever makes it may use no huge pages (EPERM)".to_owned(),
+                        _ => String::new(),
+                    };
+                    if or_base && !why.is_empty() {
+                        log.add(0, EventKind::Note, format!("{}: {why}; base pages instead", of.name), None);
                         mm.create_segment(pages, true)
+                    } else {
+                        made
                     }
-                    made => made,
-                },
+                }
                 backing => mm.create_segment(pages, backing == SegmentBacking::Shm),
             };
             made.inspect_err(|lack| _ = lacks.get_or_insert((of.name.clone(), *lack))).ok()

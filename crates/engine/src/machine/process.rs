@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_run::{Attached, EventKind, Limits, ProcessSample, Spent};
+use lotsfree_units::Bytes;
 use lotsfree_workload as workload;
+use lotsfree_workload::Limit;
 use rustc_hash::FxHashMap;
 
 use super::Machine;
@@ -21,9 +23,11 @@ const CAP_IPC_LOCK: u64 = 1 << 14;
 impl Machine {
     /// Adds an actor, which starts when its time comes.
     pub(super) fn add_process(&mut self, actor: workload::Process) {
-        let workload::Process { name, instance, policy, oom_score_adj, node, start, stop, threads } = actor;
+        let workload::Process { name, instance, policy, memory, oom_score_adj, node, start, stop, threads } =
+            actor;
         let index = self.processes.len();
         let number = self.mm.create_process(policy);
+        self.mm.set_memory(number, memory);
         let first = self.threads.len();
         for workload::Thread { role, marks, stream } in threads {
             let task = self.add_task(Kind::Thread(self.threads.len()), node);
@@ -63,6 +67,7 @@ impl Machine {
             dying: None,
             stages: Stages::default(),
             instance,
+            memory,
             faults: [0; 2],
             waiting: Vec::new(),
         });
@@ -95,6 +100,11 @@ impl Machine {
         let mut cx = self.context(self.threads[threads.start].task, number);
         (cx.start, cx.slice) = (self.now, u64::MAX);
         self.mm.exec(&mut cx, all);
+        if self.processes[process].memory.locked && self.mm.lock_from_start(number).is_err() {
+            let what =
+                "mlockall: its RLIMIT_MEMLOCK is less than what it has mapped (ENOMEM); it goes on without";
+            self.say(process, self.now, EventKind::Error, what.to_owned());
+        }
         for thread in self.processes[process].threads.clone() {
             self.make_ready(self.threads[thread].task, self.now);
         }
@@ -212,15 +222,25 @@ impl Machine {
             pid: FIRST_PID + index as u32,
             name: process.name.as_str().into(),
             status: self.mm.status(process.number),
-            capabilities: Some(CAP_IPC_LOCK),
+            capabilities: Some(if process.memory.limits.memlock.is_none() { CAP_IPC_LOCK } else { 0 }),
             faults: Some(process.faults),
-            limits: Limits {
-                memlock: Some(Limits::UNLIMITED),
-                address_space: Some(Limits::UNLIMITED),
-                data: Some(Limits::UNLIMITED),
-            },
+            limits: self.limits(&process.memory.limits),
             attached: attached.collect(),
         })
+    }
+
+    /// The limits of a process, as `/proc/PID/limits` has them.
+    fn limits(&self, limits: &workload::Limits) -> Limits {
+        let or_unlimited = |bytes: Option<Bytes>| Some(bytes.map_or(Limits::UNLIMITED, |bytes| bytes.0));
+        let of = |limit: Option<Limit>| or_unlimited(limit.and_then(Limit::bytes));
+        Limits {
+            memlock: match limits.memlock {
+                None => or_unlimited(self.mm.default_memlock()),
+                limit => of(limit),
+            },
+            address_space: of(limits.address_space),
+            data: of(limits.data),
+        }
     }
 
     /// Whether a process is being killed that has not given its memory back yet.

@@ -184,6 +184,14 @@ impl Slice<'_> {
                 Op::MapAnon { region, pages } if valid(region).is_ok() => {
                     self.lock(Lock::mmap(region, pages))
                 }
+                Op::MapFile { region, file, pages, shared } => self.map_file(region, file, pages, shared),
+                Op::Attach { region, segment } => {
+                    let object = self.segments.get(segment.0 as usize).copied().flatten();
+                    match object.filter(|_| valid(region).is_ok()) {
+                        Some(object) => self.lock(Lock::attach(region, object)),
+                        None => self.called(Err(Stop::Bad)),
+                    }
+                }
                 Op::Lock { region } => self.lock(Lock::mlock(region)),
                 Op::LockAll => self.lock(Lock::mlockall()),
                 Op::AdviseRegion { region, advice } => {
@@ -348,6 +356,7 @@ impl Slice<'_> {
             Err(Stop::OutOfMemory) => return Some(After::OutOfMemory),
             Err(Stop::Bus) => return Some(After::Bus),
             Err(Stop::Refused) => self.fail(Failure::Refused),
+            Err(Stop::Memlock) => self.fail(Failure::Memlock),
             Err(Stop::Bad) => self.fail(Failure::Bad),
         }
         self.thread.call = None;
@@ -359,6 +368,18 @@ impl Slice<'_> {
     fn lock(&mut self, lock: Lock) -> Option<After> {
         self.thread.call = Some(Call::Lock(lock));
         None
+    }
+
+    /// Begins a call that maps a file, if there is room on the disk for what may be written to it.
+    fn map_file(&mut self, region: RegionId, file: FileId, pages: u32, shared: bool) -> Option<After> {
+        if shared && !self.files.reserve(file, u64::from(pages)) {
+            let done = self.disk_full();
+            return self.called(done);
+        }
+        match self.files.get(file).filter(|_| valid(region).is_ok()) {
+            Some(file) => self.lock(Lock::map_file(region, file.object, pages, shared)),
+            None => self.called(Err(Stop::Bad)),
+        }
     }
 
     /// Begins a call on a file.
@@ -442,17 +463,6 @@ impl Slice<'_> {
         self.allot();
         let cx = &mut self.cx;
         match op {
-            Op::MapFile { region, file, pages, shared } => {
-                if shared && !self.files.reserve(file, u64::from(pages)) {
-                    return self.disk_full();
-                }
-                let object = self.files.get(file).ok_or(Stop::Bad)?.object;
-                self.mm.map_file(cx, valid(region)?, object, pages, shared)
-            }
-            Op::Attach { region, segment } => {
-                let object = self.segments.get(segment.0 as usize).copied().flatten().ok_or(Stop::Bad)?;
-                self.mm.attach(cx, valid(region)?, object)
-            }
             Op::Unmap { region } => self.mm.unmap(cx, region),
             Op::Create { file, pages } => {
                 let object = match self.files.get(file) {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use lotsfree_run::Spent;
-use lotsfree_workload::{Op, Stream};
+use lotsfree_workload::{Memory, Op, Stream};
 use rustc_hash::FxHashMap;
 
 use super::slice::Call;
@@ -131,6 +131,8 @@ pub(super) struct Process {
     /// Why it ends, once it is being ended.
     pub(super) dying: Option<Death>,
     pub(super) stages: Stages,
+    /// How it has its memory.
+    pub(super) memory: Memory,
     /// Which of its actor's processes it is.
     pub(super) instance: u32,
     /// Its minor and its major faults.

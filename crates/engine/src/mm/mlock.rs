@@ -3,20 +3,20 @@
 //! A page of a locked region is on the list of the unevictable, where reclaim does not look. Each page that
 //! is brought in is a fault of the task, as if it had touched the page.
 //!
-//! Not modelled: `MLOCK_ONFAULT`, `munlock`, limits (who locks has `CAP_IPC_LOCK`), that files and segments
-//! which are mapped after `mlockall` are populated too, and that pages which a fault maps around it are
-//! locked.
+//! Not modelled: `MLOCK_ONFAULT`, `munlock`, and that pages which a fault maps around it are locked.
 
+use lotsfree_formulas::memlock::{Owner, shm_hugetlb_permitted};
 use lotsfree_kernel_files::counters::vmstat;
-use lotsfree_workload::RegionId;
+use lotsfree_units::Bytes;
+use lotsfree_workload::{Limit, RegionId};
 
 use super::frame::{entry, flag, list};
 use super::mmap::Vma;
 use super::vmstat::Stat;
 use super::{Cx, Done, Fault, Mm, Stop, Wait};
 
-/// `mlock` of a region, `mlockall`, or `mmap`, which brings the pages of its region in if the process locks
-/// all that it maps.
+/// `mlock` of a region, `mlockall`, or a call that maps one: it brings the region's pages in if the process
+/// locks all that it maps, or maps with `MAP_POPULATE`.
 #[derive(Debug)]
 pub struct Lock {
     call: Call,
@@ -31,6 +31,10 @@ pub struct Lock {
 enum Call {
     /// `mmap` of anonymous memory, with its number of pages.
     Mmap(u32),
+    /// `mmap` of a file: its object, the number of pages, and whether the mapping is shared.
+    MapFile(u32, u32, bool),
+    /// `shmat` of a segment, by its object.
+    Attach(u32),
     Mlock,
     /// `mlockall(MCL_CURRENT | MCL_FUTURE)`
     Mlockall,
@@ -46,6 +50,16 @@ impl Lock {
         Lock::new(Call::Mmap(pages), region)
     }
 
+    /// `mmap` of a file, by its object.
+    pub fn map_file(region: RegionId, object: u32, pages: u32, shared: bool) -> Self {
+        Lock::new(Call::MapFile(object, pages, shared), region)
+    }
+
+    /// `shmat` of a segment, by its object.
+    pub fn attach(region: RegionId, object: u32) -> Self {
+        Lock::new(Call::Attach(object), region)
+    }
+
     /// `mlock` of a whole region.
     pub fn mlock(region: RegionId) -> Self {
         Lock::new(Call::Mlock, region)
@@ -59,14 +73,20 @@ impl Lock {
     /// Makes the call, or goes on to do so.
     ///
     /// # Errors
-    /// The wait after which it is to be polled again; what [`Mm::map_anon`] and [`Fault::poll`] say;
-    /// [`Stop::Bad`] if there is no such region.
+    /// The wait after which it is to be polled again; what [`Mm::map_anon`], [`Mm::map_file`], [`Mm::attach`]
+    /// and [`Fault::poll`] say; [`Stop::Memlock`]; [`Stop::Bad`] if there is no such region.
     pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx) -> Done {
         if !self.begun {
-            if let Call::Mmap(pages) = self.call {
-                mm.map_anon(cx, self.region, pages)?;
-            } else {
-                cx.spend(mm.costs.syscall);
+            match self.call {
+                Call::Mmap(pages) => mm.map_anon(cx, self.region, pages)?,
+                Call::MapFile(object, pages, shared) => {
+                    mm.map_file(cx, self.region, object, pages, shared)?
+                }
+                Call::Attach(object) => mm.attach(cx, self.region, object)?,
+                Call::Mlock | Call::Mlockall => {
+                    cx.spend(mm.costs.syscall);
+                    mm.may_lock(cx.process, (self.call == Call::Mlock).then_some(self.region))?;
+                }
             }
             let process = mm.processes.get_mut(cx.process).ok_or(Stop::Bad)?;
             process.locks_future |= self.call == Call::Mlockall;
@@ -84,12 +104,21 @@ impl Lock {
             self.populate(mm, cx)?;
             (self.region.0, self.page, self.fault) = (self.region.0 + 1, 0, None);
         }
+        // The advice follows the mapping, whose pages are there if they came with it.
+        if let Call::Mmap(_) = self.call
+            && mm.wants_transparent_huge(cx.process)
+            && let Some(vma) = mm.processes[cx.process].vma_mut(RegionId(last - 1))
+        {
+            vma.huge = true;
+        }
         Ok(())
     }
 
-    /// Brings in the pages of one region, if that is locked.
+    /// Brings in the pages of one region, if that is locked or mapped with `MAP_POPULATE`.
     fn populate(&mut self, mm: &mut Mm, cx: &mut Cx) -> Done {
-        let Some(vma) = mm.processes[cx.process].vma(self.region).filter(|vma| vma.locked) else {
+        let space = &mm.processes[cx.process];
+        let populates = space.memory.populate && matches!(self.call, Call::Mmap(_) | Call::MapFile(..));
+        let Some(vma) = space.vma(self.region).filter(|vma| vma.locked || populates) else {
             return Ok(());
         };
         // A private region that may be written to is populated by stores.
@@ -105,7 +134,7 @@ impl Lock {
                 done => done?,
             }
             self.fault = None;
-            if let Some(vma) = mm.processes[cx.process].vma(region) {
+            if let Some(vma) = mm.processes[cx.process].vma(region).filter(|vma| vma.locked) {
                 mm.mlock_page(vma.object, vma.copies, page);
             }
             cx.spend(mm.costs.walk);
@@ -119,6 +148,46 @@ impl Lock {
 }
 
 impl Mm {
+    /// Whether a process may lock a region, or all that it has (`can_do_mlock`, `do_mlock`, `mlockall`).
+    fn may_lock(&self, process: usize, region: Option<RegionId>) -> Done {
+        let Some(space) = self.processes.get(process) else { return Err(Stop::Bad) };
+        let Some(limit) = space.memory.limits.memlock.and_then(Limit::bytes) else { return Ok(()) };
+        let pages = match region {
+            Some(region) => {
+                let vma = space.vma(region).ok_or(Stop::Bad)?;
+                self.locked_vm(process) + if vma.locked { 0 } else { u64::from(vma.pages) }
+            }
+            None => space.total_vm,
+        };
+        if limit.0 == 0 || pages > self.page.pages(limit) { Err(Stop::Memlock) } else { Ok(()) }
+    }
+
+    /// `RLIMIT_MEMLOCK` of a process to which nobody gave another; `None` where it is not known.
+    pub fn default_memlock(&self) -> Option<Bytes> {
+        self.generation.rules.memlock.default_limit
+    }
+
+    /// Whether a process that may lock that much may make a segment of huge pages (`hugetlb_file_setup`).
+    /// `pages` are the machine's.
+    pub fn may_use_huge_pages(&self, memlock: Option<Limit>, pages: u32) -> bool {
+        let Some(memlock) = memlock else { return true };
+        let owner = Owner { memlock: memlock.bytes(), ..Owner::default() };
+        let size = self.page.of(u64::from(pages).next_multiple_of(1 << self.hugetlb.order));
+        shm_hugetlb_permitted(&self.generation.rules.memlock, &owner, size)
+    }
+
+    /// `mlockall(MCL_CURRENT | MCL_FUTURE)` of a process that has mapped nothing yet.
+    ///
+    /// # Errors
+    /// [`Stop::Memlock`]
+    pub fn lock_from_start(&mut self, process: usize) -> Done {
+        self.may_lock(process, None)?;
+        if let Some(space) = self.processes.get_mut(process) {
+            space.locks_future = true;
+        }
+        Ok(())
+    }
+
     /// Locks the page that a region has at a place: its copy, if it has one.
     pub(super) fn mlock_page(&mut self, object: u32, copies: Option<u32>, page: u32) {
         if self.objects[object].hugetlb {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lotsfree_workload::{Advice, Policy, RegionId};
+use lotsfree_workload::{Advice, Huge, Limit, Memory, Policy, RegionId};
 
 use super::frame::NONE;
 use super::object::{Backing, RUN};
@@ -70,9 +70,13 @@ pub(crate) struct AddressSpace {
     pub(super) total_vm: u64,
     /// The most that it was (`hiwater_vm`).
     pub(super) hiwater_vm: u64,
-    /// Pages of the program's own memory, and those of them that are promised.
+    /// Pages of the program's own memory, those of them that are promised, and those that are private and may
+    /// be written to.
     pub(super) own_vm: u64,
     pub(super) own_committed: u64,
+    pub(super) own_data: u64,
+    /// How it has its memory.
+    pub(super) memory: Memory,
 }
 
 impl AddressSpace {
@@ -87,6 +91,8 @@ impl AddressSpace {
             hiwater_vm: 0,
             own_vm: 0,
             own_committed: 0,
+            own_data: 0,
+            memory: Memory::default(),
         }
     }
 
@@ -111,8 +117,15 @@ impl Mm {
     /// # Errors
     /// [`Stop::Refused`], and the wait after which it is to be called again.
     pub fn map_anon(&mut self, cx: &mut Cx, region: RegionId, pages: u32) -> Done {
+        if self.processes.get(cx.process).is_some_and(|space| space.memory.huge == Huge::Pool) {
+            return self.map_huge_anon(cx, region, pages);
+        }
         self.generation.policy.reserve(self, cx, pages)?;
         cx.spend(self.costs.syscall);
+        if let Err(refused) = self.may_map(cx.process, pages.into(), true) {
+            self.generation.policy.unreserve(self, pages);
+            return Err(refused);
+        }
         // Slots have numbers of 32 bits.
         let fits = self.entries.len() as u64 + u64::from(pages) < u64::from(NONE) - u64::from(RUN);
         let accounted = if fits { self.account(Some(cx.process), pages.into()) } else { Err(Stop::Refused) };
@@ -138,6 +151,7 @@ impl Mm {
     pub fn map_file(&mut self, cx: &mut Cx, region: RegionId, object: u32, pages: u32, shared: bool) -> Done {
         cx.spend(self.costs.syscall);
         let pages = pages.min(self.objects.file(object)?.pages);
+        self.may_map(cx.process, pages.into(), !shared)?;
         let promised = if shared { 0 } else { u64::from(pages) };
         self.account(Some(cx.process), promised)?;
         self.unmap_if(cx, region)?;
@@ -154,6 +168,71 @@ impl Mm {
             self.objects.release(&mut self.entries, copies);
         }
         mapped
+    }
+
+    /// `mmap` of anonymous memory in pages of the pool (`MAP_HUGETLB`), which are reserved.
+    fn map_huge_anon(&mut self, cx: &mut Cx, region: RegionId, pages: u32) -> Done {
+        cx.spend(self.costs.syscall);
+        self.may_map(cx.process, pages.into(), true)?;
+        let object = self.create_huge_segment(pages).map_err(|_| Stop::Refused)?;
+        // It ends with its only mapping.
+        self.objects[object].deleted = true;
+        self.unmap_if(cx, region)?;
+        self.attach_huge(cx, region, object)
+    }
+
+    /// Whether a process may map so many pages more, which are private and may be written to, or not: what
+    /// its limits say (`may_expand_vm`, `mlock_future_check`).
+    ///
+    /// # Errors
+    /// [`Stop::Refused`], [`Stop::Memlock`]
+    pub(super) fn may_map(&self, process: usize, pages: u64, data: bool) -> Done {
+        let Some(space) = self.processes.get(process) else { return Err(Stop::Bad) };
+        let limits = &space.memory.limits;
+        if limits.is_empty() {
+            return Ok(());
+        }
+        let beyond = |limit: Option<Limit>, pages: u64| {
+            limit.and_then(Limit::bytes).is_some_and(|bytes| pages > self.page.pages(bytes))
+        };
+        if space.locks_future && beyond(limits.memlock, self.locked_vm(process) + pages) {
+            return Err(Stop::Memlock);
+        }
+        let of_data =
+            data && self.generation.limits_data && beyond(limits.data, self.data_vm(process) + pages);
+        if of_data || beyond(limits.address_space, space.total_vm + pages) {
+            return Err(Stop::Refused);
+        }
+        Ok(())
+    }
+
+    /// Pages of regions that are locked (`mm->locked_vm`).
+    pub(super) fn locked_vm(&self, process: usize) -> u64 {
+        let vmas = self.processes.get(process).map_or(&[][..], |space| &space.vmas);
+        vmas.iter().flatten().filter(|vma| vma.locked).map(|vma| u64::from(vma.pages)).sum()
+    }
+
+    /// Private pages that may be written to, but for the stack (`mm->data_vm`).
+    pub(super) fn data_vm(&self, process: usize) -> u64 {
+        let Some(space) = self.processes.get(process) else { return 0 };
+        let is_data = |vma: &&Vma| {
+            let object = &self.objects[vma.object];
+            self.is_accountable(vma) || (object.hugetlb && object.deleted)
+        };
+        space.own_data
+            + space.vmas.iter().flatten().filter(is_data).map(|vma| u64::from(vma.pages)).sum::<u64>()
+    }
+
+    /// Says how a process has its memory, before it has any.
+    pub fn set_memory(&mut self, process: usize, memory: Memory) {
+        if let Some(space) = self.processes.get_mut(process) {
+            space.memory = memory;
+        }
+    }
+
+    /// Whether the anonymous memory of a process is to consist of transparent huge pages.
+    pub(super) fn wants_transparent_huge(&self, process: usize) -> bool {
+        self.processes.get(process).is_some_and(|space| space.memory.huge == Huge::Transparent)
     }
 
     pub(super) fn add_region(
@@ -258,6 +337,7 @@ impl Mm {
         self.exit_pgtables(cx);
         if let Some(process) = self.processes.get_mut(cx.process) {
             process.total_vm -= std::mem::take(&mut process.own_vm);
+            process.own_data = 0;
             let own = std::mem::take(&mut process.own_committed);
             self.unaccount(own);
         }

@@ -260,6 +260,9 @@ pub enum Stop {
     OutOfMemory,
     /// The kernel refuses memory that was asked for (`ENOMEM`).
     Refused,
+    /// The process may not lock that much: `ENOMEM` of `mlock`, `EAGAIN` of `mmap`, `EPERM` if it may lock
+    /// nothing.
+    Memlock,
     /// There is no page where a region has one, and the process gets a `SIGBUS`.
     Bus,
     /// The file, region or page does not exist.
@@ -279,6 +282,8 @@ pub enum Lack {
     HugePages(u64),
     /// The kernel would promise at most this many pages.
     Promise(u64),
+    /// Who makes it may use no huge pages, or not so many.
+    Permission,
 }
 
 /// Result of an operation.

@@ -155,6 +155,9 @@ impl Mm {
             top - pages(Bytes::gib(16)) - pages(Bytes::mib(8)) - random(1, pages(Bytes::gib(1 << 10)));
         let heap = top / 3 * 2 + random(2, pages(Bytes::gib(1 << 10)));
         (process.own_vm, process.own_committed) = own;
+        // The heaps of arenas may be written to and are not promised.
+        process.own_data = own.1 - self.page.pages_for(STACK)
+            + threads.saturating_sub(1) as u64 * self.page.pages_for(ARENA_HEAP);
         process.grow(own.0);
         self.committed += process.own_committed;
         process.tables.gaps.insert(pages(Bytes::mib(1)), heap);

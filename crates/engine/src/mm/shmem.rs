@@ -45,7 +45,8 @@ impl Mm {
     /// Attaches a segment, or maps a file of tmpfs (`shmat`, `mmap`).
     ///
     /// # Errors
-    /// [`Stop::Bad`] if there is no such segment, or no room for it.
+    /// [`Stop::Bad`] if there is no such segment, or no room for it; what the limits of the process do not
+    /// allow.
     pub fn attach(&mut self, cx: &mut Cx, region: RegionId, number: u32) -> Done {
         self.unmap_if(cx, region)?;
         cx.spend(self.costs.syscall);
@@ -53,11 +54,13 @@ impl Mm {
             return Err(Stop::Bad);
         };
         if hugetlb {
+            self.may_map(cx.process, u64::from(pages) << self.hugetlb.order, false)?;
             return self.attach_huge(cx, region, number);
         }
         if !shmem {
             return Err(Stop::Bad);
         }
+        self.may_map(cx.process, pages.into(), false)?;
         self.add_region(cx, region, number, pages, None)
     }
 

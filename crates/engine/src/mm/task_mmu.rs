@@ -19,7 +19,6 @@ impl Mm {
         let mut lines = Lines::new(self.release());
         let Some(space) = self.processes.get(process) else { return lines.values };
         let vmas = || space.vmas.iter().flatten();
-        let locked: u64 = vmas().filter(|vma| vma.locked).map(|vma| u64::from(vma.pages)).sum();
         let Rss { anon, file, shmem, swap } = self.rss(process);
         let [ptes, pmds, all] = [1, 2, usize::MAX].map(|levels| space.tables.of_levels(levels));
         // From the release on that has no line for the tables of the second level, all are in one line
@@ -28,11 +27,12 @@ impl Mm {
         for (line, pages) in [
             (status::VmPeak, space.hiwater_vm),
             (status::VmSize, space.total_vm),
-            (status::VmLck, locked),
+            (status::VmLck, self.locked_vm(process)),
             (status::VmRSS, anon + file + shmem),
             (status::RssAnon, anon),
             (status::RssFile, file),
             (status::RssShmem, shmem),
+            (status::VmData, self.data_vm(process)),
             (status::VmPTE, if split { ptes } else { all }),
             (status::VmPMD, pmds - ptes),
             (status::VmSwap, swap),

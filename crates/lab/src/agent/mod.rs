@@ -18,6 +18,7 @@ use std::path::PathBuf;
 
 use lotsfree_run::wire::Sender;
 use lotsfree_scenario::{Case, Scenario};
+use rustix::thread::CapabilitySet;
 use serde::{Deserialize, Serialize};
 
 use crate::command::Exec;
@@ -131,7 +132,9 @@ fn prepare(input: &mut dyn BufRead) -> Result<(process::Process, Clock), AgentEr
     let case = read_case(&order.case)?;
     // This opens the segments that the lab holds.
     let process = process::Process::new(&case, order)?;
-    let kept = if process.executes() { privileges::LOCK | privileges::EXECUTE } else { privileges::LOCK };
+    let mut kept = CapabilitySet::empty();
+    kept.set(privileges::LOCK, process.locks_all_it_likes());
+    kept.set(privileges::EXECUTE, process.executes());
     privileges::keep(kept).map_err(|error| kernel("capset", error))?;
     Ok((process, Clock::default()))
 }

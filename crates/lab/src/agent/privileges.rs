@@ -6,7 +6,7 @@
 //!
 //! | operation | needs |
 //! |---|---|
-//! | `mlock`, `mlockall` | `CAP_IPC_LOCK`, or `RLIMIT_MEMLOCK` |
+//! | `mlock`, `mlockall` | `CAP_IPC_LOCK`, or `RLIMIT_MEMLOCK`, where the scenario sets it |
 //! | `shmat`, huge pages or not | to own the segment; the lab has made it |
 //! | files, `O_DIRECT`, `fadvise`, `madvise` | to own the files |
 //! | `set_mempolicy`, its own CPUs, timer slack | nothing |
@@ -19,8 +19,12 @@
 
 use std::io;
 
-use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use lotsfree_workload::{Limit, Limits};
+use rustix::process::{DumpableBehavior, Gid, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+
+/// The group of those who are in none (`nogroup`).
+const NOBODY: u32 = 65_534;
 
 /// The capability that operations need.
 pub(crate) const LOCK: CapabilitySet = CapabilitySet::IPC_LOCK;
@@ -51,6 +55,50 @@ pub(crate) fn gain_none() -> io::Result<()> {
     // Kernels before 4.3 have no ambient set.
     let _ = rustix::thread::clear_ambient_capability_set();
     Ok(())
+}
+
+/// Sets the limits of this process, soft and hard.
+///
+/// # Errors
+/// The kernel's, without `CAP_SYS_RESOURCE` where a limit is to be raised.
+pub(crate) fn limit(limits: &Limits) -> io::Result<()> {
+    let Limits { memlock, address_space, data } = limits;
+    for (resource, limit) in
+        [(Resource::Memlock, memlock), (Resource::As, address_space), (Resource::Data, data)]
+    {
+        if let Some(limit) = limit {
+            let bytes = limit.bytes().map(|bytes| bytes.0);
+            setrlimit(resource, Rlimit { current: bytes, maximum: bytes })?;
+        }
+    }
+    Ok(())
+}
+
+/// Calls `act` as a process that may lock so much, and is in no group: in a thread of its own, as
+/// capabilities and groups are a thread's. The limit is the process's, and is put back.
+///
+/// # Errors
+/// The kernel's, and those of `act`.
+pub(crate) fn within_memlock<T: Send>(
+    limit: Limit,
+    act: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
+    let before = getrlimit(Resource::Memlock);
+    let wanted = limit.bytes().map(|bytes| bytes.0);
+    // What is unlimited is more than any number.
+    let maximum = before.maximum.zip(wanted).map(|(hard, wanted)| hard.max(wanted));
+    setrlimit(Resource::Memlock, Rlimit { current: wanted, maximum })?;
+    let as_nobody = move || {
+        let nobody = Gid::from_raw(NOBODY);
+        rustix::thread::set_thread_groups(&[])?;
+        rustix::thread::set_thread_res_gid(nobody, nobody, nobody)?;
+        let sets = capabilities(None)?;
+        set_capabilities(None, CapabilitySets { effective: sets.effective - LOCK, ..sets })?;
+        act()
+    };
+    let done = std::thread::scope(|scope| scope.spawn(as_nobody).join());
+    setrlimit(Resource::Memlock, before)?;
+    done.unwrap_or_else(|_| Err(io::Error::other("a thread ended in a panic")))
 }
 
 /// Gives up all capabilities but those of `kept` that are held. Makes the process not dumpable, so that no

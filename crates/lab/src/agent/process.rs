@@ -23,7 +23,7 @@ use super::command;
 use super::files::Versions;
 use super::tally::{Account, Tally};
 use super::thread::Worker;
-use super::{AgentError, Order, Segment, kernel};
+use super::{AgentError, Order, Segment, kernel, privileges};
 use crate::command::Exec;
 
 /// Numbers of regions and stages are indices of tables. A number beyond this is an error of the stream.
@@ -46,6 +46,8 @@ pub(super) struct Shared {
     pub(super) slow: u64,
     /// Page faults of the process before it was started.
     pub(super) faults: OnceLock<u64>,
+    /// How the process has its memory.
+    pub(super) memory: workload::Memory,
     /// Whether anonymous regions are kept to base pages, as the model's are, because the scenario does not
     /// set transparent huge pages.
     pub(super) base_pages: bool,
@@ -205,9 +207,10 @@ impl Process {
         let number = processes.len();
         let process = processes.into_iter().nth(order.process);
         let missing = || AgentError::Case(format!("it has {number} processes, and none {}", order.process));
-        let workload::Process { name, policy, node, start, stop, threads, .. } =
+        let workload::Process { name, policy, memory, node, start, stop, threads, .. } =
             process.ok_or_else(missing)?;
         lotsfree_sys::set_policy(&kernel_policy(policy)).map_err(|error| kernel("set_mempolicy", error))?;
+        privileges::limit(&memory.limits).map_err(|error| kernel("setrlimit", error))?;
         let segments = (segments.iter().zip(&order.segments))
             .map(|(spec, segment)| Attachable::new(segment, spec.pages as usize * 4096))
             .collect::<Result<_, _>>()?;
@@ -229,6 +232,7 @@ impl Process {
             commands: if executes { order.commands } else { Vec::new() },
             slow: order.slow,
             faults: OnceLock::new(),
+            memory,
             base_pages: case.tuning.get(TRANSPARENT_HUGEPAGE_ENABLED).is_none(),
             contents: case.machine.swap.compresses().then(|| {
                 let seed = case.seed.wrapping_add(order.process as u64) << 32;
@@ -245,6 +249,11 @@ impl Process {
         })
     }
 
+    /// Whether it locks memory whatever its limit says.
+    pub(super) fn locks_all_it_likes(&self) -> bool {
+        self.shared.memory.limits.memlock.is_none()
+    }
+
     /// Whether it executes commands.
     pub(super) fn executes(&self) -> bool {
         !self.shared.commands.is_empty()
@@ -256,6 +265,12 @@ impl Process {
         clock.sleep_until(start);
         let _ = shared.faults.set(faults_so_far());
         event(&mut sender, clock.now(), EventKind::Start, "started", &shared.name);
+        if shared.memory.locked
+            && let Err(error) = lotsfree_sys::lock_all(false)
+        {
+            let what = format!("mlockall: {error}; it goes on without");
+            event(&mut sender, clock.now(), EventKind::Error, &what, &shared.name);
+        }
         let mut running = Vec::new();
         for (thread, cpus) in threads.into_iter().zip(cpus) {
             running.push(begin(&shared, clock, thread, cpus)?);

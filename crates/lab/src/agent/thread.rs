@@ -8,7 +8,7 @@ use std::time::Duration;
 use lotsfree_run::{Event, EventKind};
 use lotsfree_sys::{Buffer, Hint, Region, Usage, thread_cpu_time};
 use lotsfree_workload::{
-    Advice, COPY_BUFFER, CommandId, FileId, How, Op, PACE_GRAIN_NS, RegionId, SegmentId, Stream,
+    Advice, COPY_BUFFER, CommandId, FileId, How, Huge, Memory, Op, PACE_GRAIN_NS, RegionId, SegmentId, Stream,
 };
 use rustix::fs::Advice as FileAdvice;
 use rustix::io::Errno;
@@ -299,11 +299,16 @@ impl Worker {
     fn call(&mut self, op: Op) -> Done {
         match op {
             Op::MapAnon { region, pages } => {
-                let mapped = Region::anonymous(bytes(pages)).or_else(at("mmap"))?;
-                if self.shared.base_pages {
-                    // A kernel without huge pages refuses the advice, and does not need it.
-                    let _ = mapped.advise(Hint::NoHugePage);
-                }
+                let Memory { populate, huge, .. } = self.shared.memory;
+                let mapped = Region::anonymous_with(bytes(pages), populate, huge == Huge::Pool);
+                let mapped = mapped.or_else(at("mmap"))?;
+                let hint = match huge {
+                    Huge::No if self.shared.base_pages => Some(Hint::NoHugePage),
+                    Huge::Transparent => Some(Hint::HugePage),
+                    Huge::No | Huge::Pool => None,
+                };
+                // A kernel without huge pages refuses the advice, and does not need it.
+                let _ = hint.map(|hint| mapped.advise(hint));
                 let mapped = match self.shared.contents {
                     Some((random, seed)) => {
                         mapped.filled(random, seed.wrapping_add(u64::from(region.0) << 20))
@@ -313,8 +318,10 @@ impl Worker {
                 self.shared.regions.put(region, mapped);
             }
             Op::MapFile { region, file, pages, shared } => {
+                let populate = self.shared.memory.populate;
                 let file = self.file("open", file, How::Buffered)?;
-                let mapped = Region::file(file, bytes(pages), shared).or_else(at("mmap of a file"))?;
+                let mapped =
+                    Region::file(file, bytes(pages), shared, populate).or_else(at("mmap of a file"))?;
                 self.shared.regions.put(region, mapped);
             }
             Op::Attach { region, segment } => self.attach(region, segment)?,

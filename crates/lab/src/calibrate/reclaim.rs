@@ -263,7 +263,7 @@ impl Order {
 
     /// Maps the file and accesses each page once. A page that was also read would count as active.
     fn touch(&self, file: &File) -> io::Result<(usize, Region)> {
-        let region = Region::file(file, self.pages * PAGE, true)?;
+        let region = Region::file(file, self.pages * PAGE, true, false)?;
         region.advise(Hint::Random)?;
         let pages = self.each(|number| {
             region.touch(number, false);

@@ -27,6 +27,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::hold::Hold;
+use crate::memory::Limit;
 use crate::op::{FileId, Op};
 use crate::program::{CommandSpec, FileSpec, SegmentSpec, Stream, Thread};
 use crate::quantity::{Size, Time};
@@ -214,6 +215,8 @@ pub struct Site<'a> {
     pub directory: &'a Path,
     /// From the actor's start to its end, or to the end of the run.
     pub life: Time,
+    /// What it may lock; `None`: all it likes.
+    pub memlock: Option<Limit>,
     /// The files of the program so far.
     pub files: &'a mut Files,
     /// The segments of the program so far.

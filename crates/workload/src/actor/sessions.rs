@@ -172,7 +172,12 @@ impl Kind for Sessions {
             return Err(Refusal::new("rate", "has no meaning with touch = 0"));
         }
         let segment = SegmentId(site.segments.len() as u32);
-        site.segments.push(SegmentSpec { name: format!("{}/segment", site.actor), pages: length, backing });
+        site.segments.push(SegmentSpec {
+            name: format!("{}/segment", site.actor),
+            pages: length,
+            backing,
+            memlock: site.memlock,
+        });
         (0..background + processes)
             .map(|number| {
                 let session = Session {

@@ -30,6 +30,7 @@ fn instances_in(directory: &Path, seed: u64, name: &str, text: &str) -> Result<B
         seed,
         directory,
         life,
+        memlock: None,
         files: &mut files,
         segments: &mut segments,
         commands: &mut commands,
@@ -937,7 +938,7 @@ fn sessions_attach_one_segment_one_after_the_other() {
     )
     .unwrap();
     let backing = SegmentBacking::Tmpfs { granule_pages: 4 };
-    assert_eq!(segments, [SegmentSpec { name: "db/segment".to_owned(), pages: 10, backing }]);
+    assert_eq!(segments, [SegmentSpec { name: "db/segment".to_owned(), pages: 10, backing, memlock: None }]);
     let delays: Vec<u64> = instances.iter().map(|instance| instance.delay / 1_000_000).collect();
     assert_eq!(delays, [0, 2500, 5000, 7500]);
     for mut instance in instances {

@@ -43,6 +43,7 @@ fn process(name: &str, threads: Vec<Thread>) -> Process {
         name: name.to_owned(),
         instance: 0,
         policy: Policy::Local,
+        memory: lotsfree_workload::Memory::default(),
         oom_score_adj: 0,
         node: None,
         start: 0,

@@ -91,6 +91,7 @@ fn build(actors: &[Actor]) -> Program {
     let processes = actors.iter().enumerate().map(|(index, (place, start, stop, threads))| Process {
         name: format!("actor {}", index / 2),
         instance: index as u32 % 2,
+        memory: lotsfree_workload::Memory::default(),
         oom_score_adj: 0,
         policy: match place {
             2 => Policy::Preferred(1),

@@ -14,7 +14,7 @@ use crate::quantity::Time;
 type Rest = (Vec<SegmentSpec>, Vec<CommandSpec>);
 
 fn site<'a>(directory: &'a Path, files: &'a mut Files, (segments, commands): &'a mut Rest) -> Site<'a> {
-    Site { actor: "a", seed: 1, directory, life: Time::s(1), files, segments, commands }
+    Site { actor: "a", seed: 1, directory, life: Time::s(1), memlock: None, files, segments, commands }
 }
 
 /// What a trace of these bytes replays, and the files of the program.
