@@ -322,8 +322,8 @@ pub(crate) struct Layout {
     segments: Vec<u64>,
 }
 
-/// The most zones, nodes, swap areas, processes or segments that are told apart: 1,024 nodes have four zones each. Each column
-/// searches all of them.
+/// The most zones, nodes, swap areas, processes or segments that are told apart: 1,024 nodes have four zones
+/// each. Each column searches all of them.
 const MOST_PLACES: usize = 4096;
 
 /// The position of `item`, which is added if it is new; `None` if there are too many.

@@ -78,8 +78,8 @@ impl Region {
         Region::anonymous_with(bytes, false, false)
     }
 
-    /// Maps private anonymous memory; with `populate` all of it at once (`MAP_POPULATE`), with `huge` in pages
-    /// of the pool of 2 MiB, to which the length is rounded up (`MAP_HUGETLB`).
+    /// Maps private anonymous memory; with `populate` all of it at once (`MAP_POPULATE`), with `huge` in
+    /// pages of the pool of 2 MiB, to which the length is rounded up (`MAP_HUGETLB`).
     ///
     /// # Errors
     /// The kernel's, above all `ENOMEM`, also where the pool has too few pages.
