@@ -7,6 +7,7 @@
 use std::fmt::Write as _;
 
 use lotsfree_kernel_files::counters::{Counter, Family, Values, Zoneinfo, zoneinfo};
+use lotsfree_kernel_files::file::cgroup::Limit;
 use lotsfree_kernel_files::file::swaps::SwapArea;
 use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
 use lotsfree_kernel_files::file::zoneinfo::{Pageset, Zone};
@@ -94,11 +95,7 @@ pub(crate) fn visit(sample: &Sample, cell: &mut impl FnMut(Name<'_>, u64)) {
     for process in &sample.processes {
         named(&mut place, format_args!("process.{}.{}.", process.pid, process.name));
         values(&process.status, &place, cell);
-        for (counter, part) in PROCESS {
-            if let Some(value) = part.of(process) {
-                cell(Name { place: &place, counter }, value);
-            }
-        }
+        parts(&PROCESS, process, &place, cell);
         place.push_str("shm.");
         for Attached { shmid, address } in &process.attached {
             cell(Name { place: &place, counter: &shmid.to_string() }, *address);
@@ -106,96 +103,69 @@ pub(crate) fn visit(sample: &Sample, cell: &mut impl FnMut(Name<'_>, u64)) {
     }
     for segment in &sample.segments {
         named(&mut place, format_args!("shm.{}.", segment.shmid));
-        for (counter, part) in SEGMENT {
-            if let Some(value) = part.of(segment) {
-                cell(Name { place: &place, counter }, value);
-            }
-        }
+        parts(&SEGMENT, segment, &place, cell);
     }
+}
+
+/// A column of a process or of a segment: its name, and how its value is read and set.
+struct Part<T> {
+    name: &'static str,
+    get: fn(&T) -> Option<u64>,
+    put: fn(&mut T, u64),
 }
 
 /// The columns of a process that are no lines of its `status` in KiB.
-const PROCESS: [(&str, ProcessPart); 6] = [
-    ("CapEff", ProcessPart::Capabilities),
-    ("minflt", ProcessPart::MinorFaults),
-    ("majflt", ProcessPart::MajorFaults),
-    ("limit.memlock", ProcessPart::Memlock),
-    ("limit.as", ProcessPart::AddressSpace),
-    ("limit.data", ProcessPart::Data),
+static PROCESS: [Part<ProcessSample>; 6] = [
+    Part { name: "CapEff", get: |of| of.capabilities, put: |of, bits| of.capabilities = Some(bits) },
+    Part {
+        name: "minflt",
+        get: |of| of.faults.map(|[minor, _]| minor),
+        put: |of, faults| of.faults.get_or_insert_default()[0] = faults,
+    },
+    Part {
+        name: "majflt",
+        get: |of| of.faults.map(|[_, major]| major),
+        put: |of, faults| of.faults.get_or_insert_default()[1] = faults,
+    },
+    Part {
+        name: "limit.memlock",
+        get: |of| of.limits.memlock.map(rlim),
+        put: |of, bytes| of.limits.memlock = Some(limit(bytes)),
+    },
+    Part {
+        name: "limit.as",
+        get: |of| of.limits.address_space.map(rlim),
+        put: |of, bytes| of.limits.address_space = Some(limit(bytes)),
+    },
+    Part {
+        name: "limit.data",
+        get: |of| of.limits.data.map(rlim),
+        put: |of, bytes| of.limits.data = Some(limit(bytes)),
+    },
 ];
-
-#[derive(Clone, Copy)]
-enum ProcessPart {
-    Capabilities,
-    MinorFaults,
-    MajorFaults,
-    Memlock,
-    AddressSpace,
-    Data,
-}
-
-impl ProcessPart {
-    fn of(self, process: &ProcessSample) -> Option<u64> {
-        let limits = &process.limits;
-        match self {
-            ProcessPart::Capabilities => process.capabilities,
-            ProcessPart::MinorFaults => process.faults.map(|[minor, _]| minor),
-            ProcessPart::MajorFaults => process.faults.map(|[_, major]| major),
-            ProcessPart::Memlock => limits.memlock,
-            ProcessPart::AddressSpace => limits.address_space,
-            ProcessPart::Data => limits.data,
-        }
-    }
-
-    fn put(self, process: &mut ProcessSample, value: u64) {
-        let limits = &mut process.limits;
-        match self {
-            ProcessPart::Capabilities => process.capabilities = Some(value),
-            ProcessPart::MinorFaults => process.faults.get_or_insert_default()[0] = value,
-            ProcessPart::MajorFaults => process.faults.get_or_insert_default()[1] = value,
-            ProcessPart::Memlock => limits.memlock = Some(value),
-            ProcessPart::AddressSpace => limits.address_space = Some(value),
-            ProcessPart::Data => limits.data = Some(value),
-        }
-    }
-}
 
 /// The columns of a segment.
-const SEGMENT: [(&str, SegmentPart); 5] = [
-    ("size", SegmentPart::Size),
-    ("uid", SegmentPart::Uid),
-    ("nattch", SegmentPart::Attached),
-    ("rss", SegmentPart::Rss),
-    ("swap", SegmentPart::Swap),
+static SEGMENT: [Part<ShmSegment>; 5] = [
+    Part { name: "size", get: |of| Some(of.size.0), put: |of, bytes| of.size = Bytes(bytes) },
+    Part { name: "uid", get: |of| Some(of.uid.into()), put: |of, uid| of.uid = uid as u32 },
+    Part { name: "nattch", get: |of| Some(of.nattch), put: |of, times| of.nattch = times },
+    Part { name: "rss", get: |of| Some(of.rss?.0), put: |of, bytes| of.rss = Some(Bytes(bytes)) },
+    Part { name: "swap", get: |of| Some(of.swap?.0), put: |of, bytes| of.swap = Some(Bytes(bytes)) },
 ];
 
-#[derive(Clone, Copy)]
-enum SegmentPart {
-    Size,
-    Uid,
-    Attached,
-    Rss,
-    Swap,
+/// A limit as `struct rlimit64` has it, in which `RLIM64_INFINITY` is none.
+fn rlim(limit: Limit) -> u64 {
+    limit.bytes().map_or(u64::MAX, |bytes| bytes.0)
 }
 
-impl SegmentPart {
-    fn of(self, segment: &ShmSegment) -> Option<u64> {
-        Some(match self {
-            SegmentPart::Size => segment.size.0,
-            SegmentPart::Uid => segment.uid.into(),
-            SegmentPart::Attached => segment.nattch,
-            SegmentPart::Rss => segment.rss?.0,
-            SegmentPart::Swap => segment.swap?.0,
-        })
-    }
+fn limit(rlim: u64) -> Limit {
+    if rlim == u64::MAX { Limit::Max } else { Limit::At(Bytes(rlim)) }
+}
 
-    fn put(self, segment: &mut ShmSegment, value: u64) {
-        match self {
-            SegmentPart::Size => segment.size = Bytes(value),
-            SegmentPart::Uid => segment.uid = value as u32,
-            SegmentPart::Attached => segment.nattch = value,
-            SegmentPart::Rss => segment.rss = Some(Bytes(value)),
-            SegmentPart::Swap => segment.swap = Some(Bytes(value)),
+fn parts<T>(parts: &[Part<T>], of: &T, place: &str, cell: &mut impl FnMut(Name<'_>, u64)) {
+    for Part { name: counter, get, .. } in parts {
+        if let Some(value) = get(of) {
+            cell(Name { place, counter }, value);
         }
     }
 }
@@ -255,10 +225,10 @@ enum Target {
     GroupEvents(Line<lotsfree_kernel_files::counters::MemoryEvents>),
     Failcnt,
     Status(usize, Line<lotsfree_kernel_files::counters::Status>),
-    Process(usize, ProcessPart),
+    Process(usize, &'static Part<ProcessSample>),
     /// A segment that a process has attached, by its id.
     Attached(usize, u64),
-    Segment(usize, SegmentPart),
+    Segment(usize, &'static Part<ShmSegment>),
     /// A column that something else wrote.
     Foreign,
 }
@@ -390,16 +360,16 @@ impl Layout {
                 let (pid, rest) = rest.split_once('.')?;
                 let (name, rest) = rest.split_once('.')?;
                 let process = position(&mut self.processes, (pid.parse().ok()?, name.into()))?;
-                match (rest.strip_prefix("shm."), PROCESS.iter().find(|(part, _)| *part == rest)) {
+                match (rest.strip_prefix("shm."), PROCESS.iter().find(|part| part.name == rest)) {
                     (Some(shmid), _) => Target::Attached(process, shmid.parse().ok()?),
-                    (None, Some((_, part))) => Target::Process(process, *part),
+                    (None, Some(part)) => Target::Process(process, part),
                     (None, None) => Target::Status(process, Line::of(rest)),
                 }
             }
             "shm" => {
                 let (shmid, rest) = rest.split_once('.')?;
-                let (_, part) = SEGMENT.iter().find(|(part, _)| *part == rest)?;
-                Target::Segment(position(&mut self.segments, shmid.parse().ok()?)?, *part)
+                let part = SEGMENT.iter().find(|part| part.name == rest)?;
+                Target::Segment(position(&mut self.segments, shmid.parse().ok()?)?, part)
             }
             _ => return None,
         })
@@ -484,7 +454,7 @@ impl Layout {
                 Target::Status(index, name) => {
                     name.put(&mut self.process(&mut processes, *index).status, value)
                 }
-                Target::Process(index, part) => part.put(self.process(&mut processes, *index), value),
+                Target::Process(index, part) => (part.put)(self.process(&mut processes, *index), value),
                 Target::Attached(index, shmid) => {
                     let attached = Attached { shmid: *shmid, address: value };
                     self.process(&mut processes, *index).attached.push(attached)
@@ -496,7 +466,7 @@ impl Layout {
                         perms: 0o600,
                         ..ShmSegment::default()
                     });
-                    part.put(segment, value)
+                    (part.put)(segment, value)
                 }
                 Target::Foreign => {}
             }
@@ -602,7 +572,7 @@ mod tests {
             assert!(!unit(name).is_empty(), "{name}");
         }
         let short = |name: &str| format!(".{}", name.rsplit_once("t.").map_or(name, |(_, rest)| rest));
-        for name in PROCESS.map(|(name, _)| name).into_iter().chain(SEGMENT.map(|(name, _)| name)) {
+        for name in PROCESS.iter().map(|part| part.name).chain(SEGMENT.iter().map(|part| part.name)) {
             assert!(section.contains(&short(name)), "{name} is not documented");
         }
         assert_eq!((unit(AT), unit("latency_p99")), ("ns", "ns"));

@@ -3,6 +3,7 @@
 use lotsfree_kernel_files::counters::{
     Meminfo, MemoryEvents, MemoryStat, Numastat, Status, Values, Vmstat, memory_events,
 };
+use lotsfree_kernel_files::file::cgroup::Limit;
 use lotsfree_kernel_files::file::swaps::SwapArea;
 use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
 use lotsfree_kernel_files::file::zoneinfo::Zone;
@@ -46,8 +47,8 @@ impl Sample {
     const COLUMNS: u64 = 24;
 
     /// Which processes the samples of a run have, as places in `instances`, which says of each process of the
-    /// program which of its actor's it is. They are those of each actor in turn; in a run of many `samples`
-    /// they are fewer, as a table has only so many cells.
+    /// program which of its actor's it is. They are those of each actor in turn. A long run has fewer: the
+    /// number of cells of a table is bounded.
     pub fn processes_of(instances: impl IntoIterator<Item = u32>, samples: u64) -> Vec<usize> {
         let cells = crate::store::MOST_CELLS / 4;
         let most = (cells / samples.max(1) / Self::COLUMNS).clamp(1, Self::MOST_PROCESSES);
@@ -78,27 +79,21 @@ pub struct ProcessSample {
     pub capabilities: Option<u64>,
     /// Its minor and major faults up to now (`stat`).
     pub faults: Option<[u64; 2]>,
-    /// What it may have at most, in bytes (`limits`).
+    /// What it may have at most (`limits`).
     pub limits: Limits,
     /// The shared segments that it has attached, and where (`maps`).
     pub attached: Vec<Attached>,
 }
 
-/// Soft limits of a process in bytes; [`Limits::UNLIMITED`] where there is none, `None` where it is not
-/// known.
+/// Soft limits of a process; `None` where it is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// `RLIMIT_MEMLOCK`
-    pub memlock: Option<u64>,
+    pub memlock: Option<Limit>,
     /// `RLIMIT_AS`
-    pub address_space: Option<u64>,
+    pub address_space: Option<Limit>,
     /// `RLIMIT_DATA`
-    pub data: Option<u64>,
-}
-
-impl Limits {
-    /// `RLIM_INFINITY`
-    pub const UNLIMITED: u64 = u64::MAX;
+    pub data: Option<Limit>,
 }
 
 /// A segment that a process has attached.

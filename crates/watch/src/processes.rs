@@ -78,10 +78,7 @@ impl Known {
 }
 
 fn limits(limits: &ProcessLimits) -> Limits {
-    let soft = |limit: Option<(Limit, Limit)>| match limit?.0 {
-        Limit::Max => Some(Limits::UNLIMITED),
-        Limit::At(bytes) => Some(bytes.0),
-    };
+    let soft = |limit: Option<(Limit, Limit)>| Some(limit?.0);
     Limits {
         memlock: soft(limits.locked_memory),
         address_space: soft(limits.address_space),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lotsfree_kernel_files::counters::vmstat;
+use lotsfree_kernel_files::file::cgroup;
 use lotsfree_run::{Attached, EventKind, Limits, ProcessSample, Spent};
 use lotsfree_units::Bytes;
 use lotsfree_workload as workload;
@@ -231,11 +232,11 @@ impl Machine {
 
     /// The limits of a process, as `/proc/PID/limits` has them.
     fn limits(&self, limits: &workload::Limits) -> Limits {
-        let or_unlimited = |bytes: Option<Bytes>| Some(bytes.map_or(Limits::UNLIMITED, |bytes| bytes.0));
-        let of = |limit: Option<Limit>| or_unlimited(limit.and_then(Limit::bytes));
+        let or_max = |bytes: Option<Bytes>| Some(bytes.map_or(cgroup::Limit::Max, cgroup::Limit::At));
+        let of = |limit: Option<Limit>| or_max(limit.and_then(Limit::bytes));
         Limits {
             memlock: match limits.memlock {
-                None => or_unlimited(self.mm.default_memlock()),
+                None => or_max(self.mm.default_memlock()),
                 limit => of(limit),
             },
             address_space: of(limits.address_space),

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lotsfree_kernel_files::counters::{Counter, Family, Values, status, zoneinfo};
+use lotsfree_kernel_files::file::cgroup::Limit;
 use lotsfree_kernel_files::file::swaps::SwapArea;
 use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
 use lotsfree_kernel_files::file::zoneinfo::{Pageset, Zone};
@@ -148,8 +149,10 @@ fn zone(node: u32, name: &'static str) -> impl Strategy<Value = Zone> {
 
 fn process() -> impl Strategy<Value = ProcessSample> {
     let some = || prop::option::of(any::<u64>());
+    let bound = || any::<u64>().prop_map(|bytes| Limit::At(Bytes(bytes & !1)));
+    let limit = move || prop::option::of(prop_oneof![Just(Limit::Max), bound()]);
     let faults = prop::option::of([any::<u64>(), any::<u64>()]);
-    (values(), some(), faults, some(), some(), some(), vec(any::<u64>(), 0..3)).prop_map(
+    (values(), some(), faults, limit(), limit(), limit(), vec(any::<u64>(), 0..3)).prop_map(
         |(mut status, capabilities, faults, memlock, address_space, data, addresses)| {
             // A process without a value leaves no column that shows that it was there.
             status.set(status::VmSize, 7);

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use lotsfree_kernel_files::File as _;
 use lotsfree_kernel_files::counters::{Values, Vmstat, status};
-use lotsfree_kernel_files::file::cgroup::Limit;
 use lotsfree_kernel_files::file::node::{print_cpulist, print_distance, print_meminfo};
 use lotsfree_kernel_files::file::process::{ProcessLimits, Stat, StatusFile};
 use lotsfree_kernel_files::file::swaps::SwapArea;
 use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
 use lotsfree_kernel_files::file::zoneinfo::Zone;
-use lotsfree_run::{Event, EventKind, Facts, Limits, ProcessSample, Run, Sample, Window};
+use lotsfree_run::{Attached, Event, EventKind, Facts, ProcessSample, Run, Sample, Window};
 use lotsfree_units::Bytes;
 
 use super::{Input, Kind, MOST_SAMPLES, MemorySource, Source};
@@ -185,17 +184,14 @@ fn of_process(process: &ProcessSample, segments: &[ShmSegment], facts: &Facts, s
         ..StatusFile::default()
     };
     source.insert(format!("{directory}/status"), text(|out| status.print(out)));
-    let limit = |bytes: Option<u64>| {
-        bytes.map(|bytes| if bytes == Limits::UNLIMITED { Limit::Max } else { Limit::At(Bytes(bytes)) })
-    };
     // Hard limits are not recorded.
     let [locked_memory, address_space, data] =
-        [limits.memlock, limits.address_space, limits.data].map(|soft| Some((limit(soft)?, limit(soft)?)));
+        [limits.memlock, limits.address_space, limits.data].map(|soft| Some((soft?, soft?)));
     if locked_memory.is_some() {
         let limits = ProcessLimits { locked_memory, address_space, data, ..ProcessLimits::default() };
         source.insert(format!("{directory}/limits"), text(|out| limits.print(out)));
     }
-    let mapping = |of: &lotsfree_run::Attached| {
+    let mapping = |of: &Attached| {
         let ShmSegment { key, shmid, size, .. } =
             segments.iter().find(|segment| segment.shmid == of.shmid)?;
         let end = of.address.checked_add(size.0)?;
