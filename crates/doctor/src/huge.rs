@@ -477,9 +477,9 @@ fn fallen_back(cx: &Context<'_>, huge: Bytes) -> Vec<Segment> {
     cx.processes().unwrap_or_default().iter().filter_map(fallen).collect()
 }
 
-/// Whether the pool of the default size was made for a segment of System V and is a little too small for it:
-/// nobody has a page of it, and it has at least nine tenths of what the segment needs. A segment gets all of
-/// its huge pages or none.
+/// How many pages the pool of the default size lacks that was made for a segment of System V and is a little
+/// too small: nobody has a page of it, and it has at least nine tenths of what the segment needs. A segment
+/// gets all of its huge pages or none.
 fn just_missed(pool: &HugePool, segment: &Segment) -> Option<u64> {
     let needed = segment.size.units_of(pool.size);
     let idle = promised(pool) == 0 && segment.shmid.is_some() && segment.backing == Backing::Base;

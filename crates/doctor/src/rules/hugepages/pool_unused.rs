@@ -52,15 +52,17 @@ impl Rule for PoolUnused {
         if cx.runs(Workload::Hana) {
             return Err(Skip::because("SAP HANA runs: pool-on-hana judges its pool"));
         }
-        let missed = pools.iter().find_map(|pool| huge::missed(cx, pool));
-        let age = huge::database_age(cx).filter(|_| missed.is_none());
-        if age.is_some_and(|(_, seconds)| seconds < STARTED) {
-            return Ok(Vec::new());
-        }
+        let age = huge::database_age(cx);
+        let starting = age.is_some_and(|(_, seconds)| seconds < STARTED);
         let database = cx.workloads().iter().copied().find(|w| w.is_database());
         let purpose = huge::held_on_purpose(cx);
         let mut findings = Vec::new();
         for pool in pools.iter().filter(|pool| pool.free == pool.total && pool.reserved == 0) {
+            let missed = huge::missed(cx, pool);
+            if starting && missed.is_none() {
+                continue;
+            }
+            let age = age.filter(|_| missed.is_none());
             let idle = pool.bytes();
             let share = huge::share(cx, idle);
             let severity = Severity::ladder(
@@ -102,7 +104,7 @@ impl Rule for PoolUnused {
                         .against("at least 10 min", "time to open its segment"),
                 );
             }
-            add_remedies(&mut finding, cx, pool, database.is_some());
+            add_remedies(&mut finding, cx, pool, database.is_some(), missed.as_ref());
             finding.note_if(purpose.as_ref().map(|purpose| format!("Perhaps meant so: {purpose}.")));
             if database.is_some() && age.is_none() && missed.is_none() {
                 finding.note(
@@ -115,9 +117,15 @@ impl Rule for PoolUnused {
     }
 }
 
-fn add_remedies(finding: &mut Finding, cx: &Context<'_>, pool: &HugePool, has_database: bool) {
+fn add_remedies(
+    finding: &mut Finding,
+    cx: &Context<'_>,
+    pool: &HugePool,
+    has_database: bool,
+    missed: Option<&(huge::Segment, u64)>,
+) {
     let wanted = huge::candidates(cx, pool.size).unwrap_or_default();
-    let (mut reasons, blocked) = reasons(cx, pool);
+    let (mut reasons, blocked) = reasons(cx, pool, missed);
     finding.because_all(wanted.first().map(huge::Segment::evidence));
     for reason in reasons.drain(..) {
         finding.note(reason);
@@ -153,7 +161,7 @@ fn add_remedies(finding: &mut Finding, cx: &Context<'_>, pool: &HugePool, has_da
                 "A virtual machine, a DPDK program or a JVM that starts later may need the pool: it is released only where \
                  nobody asks for it.",
             );
-    } else if pages > pool.total && huge::missed(cx, pool).is_some() {
+    } else if pages > pool.total && missed.is_some() {
         let remedy = huge::resize(cx, pool, pages, "Make the pool as large as its segments need");
         finding.note(format!("{} proposed: {because}.", huge::count(pages))).remedy(
             huge::adopted(cx, remedy).risk("The rest of memory gets smaller by as much; check that it suffices."),
@@ -172,9 +180,13 @@ fn add_remedies(finding: &mut Finding, cx: &Context<'_>, pool: &HugePool, has_da
 }
 
 /// What may have kept a database out of the pool, as far as the data show it; whether anything was found.
-fn reasons(cx: &Context<'_>, pool: &HugePool) -> (Vec<String>, bool) {
+fn reasons(
+    cx: &Context<'_>,
+    pool: &HugePool,
+    missed: Option<&(huge::Segment, u64)>,
+) -> (Vec<String>, bool) {
     let (mut reasons, size) = (Vec::new(), pool.size);
-    if let Some((segment, lacks)) = huge::missed(cx, pool) {
+    if let Some((segment, lacks)) = missed {
         reasons.push(format!(
             "Kept out by its size: {} needs {} and the pool has {}, {lacks} too few. A segment gets all of its huge pages \
              or none.",
