@@ -204,18 +204,19 @@ impl Machine {
                         true => mm.create_huge_segment(pages),
                         false => Err(Lack::Permission),
                     };
-                    let why = match made {
-                        Err(Lack::HugePages(lacks)) => {
-                            format!("the pool lacks {}", counted(lacks, "huge page"))
+                    match made {
+                        Err(lack) if or_base => {
+                            let why = match lack {
+                                Lack::Permission => "its process may use no huge pages (EPERM)".to_owned(),
+                                Lack::HugePages(lacks) | Lack::Promise(lacks) => {
+                                    format!("the pool lacks {}", counted(lacks, "huge page"))
+                                }
+                            };
+                            let what = format!("{}: {why}; base pages instead", of.name);
+                            log.add(0, EventKind::Note, what, None);
+                            mm.create_segment(pages, true)
                         }
-                        Err(Lack::Permission) => "whoever makes it may use no huge pages (EPERM)".to_owned(),
-                        _ => String::new(),
-                    };
-                    if or_base && !why.is_empty() {
-                        log.add(0, EventKind::Note, format!("{}: {why}; base pages instead", of.name), None);
-                        mm.create_segment(pages, true)
-                    } else {
-                        made
+                        made => made,
                     }
                 }
                 backing => mm.create_segment(pages, backing == SegmentBacking::Shm),

@@ -111,6 +111,7 @@ impl AddressSpace {
         self.vmas.get_mut(id.0 as usize)?.as_mut()
     }
 }
+
 impl Mm {
     /// `mmap` of anonymous memory.
     ///
@@ -178,11 +179,15 @@ impl Mm {
         // It ends with its only mapping.
         self.objects[object].deleted = true;
         self.unmap_if(cx, region)?;
-        self.attach_huge(cx, region, object)
+        let mapped = self.attach_huge(cx, region, object);
+        if mapped.is_err() {
+            self.drop_object(cx, object);
+        }
+        mapped
     }
 
-    /// Whether a process may map so many pages more, which are private and may be written to, or not: what
-    /// its limits say (`may_expand_vm`, `mlock_future_check`).
+    /// Whether the limits of a process allow it to map that number of pages (`may_expand_vm`,
+    /// `mlock_future_check`). `data` says whether they are private and may be written to.
     ///
     /// # Errors
     /// [`Stop::Refused`], [`Stop::Memlock`]

@@ -282,7 +282,7 @@ pub enum Lack {
     HugePages(u64),
     /// The kernel would promise at most this many pages.
     Promise(u64),
-    /// Who makes it may use no huge pages, or not so many.
+    /// The process that makes it may not use huge pages, or the segment is larger than its limit allows.
     Permission,
 }
 

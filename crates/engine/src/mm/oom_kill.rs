@@ -98,11 +98,14 @@ impl Mm {
             _ => {
                 let base = object.base as usize;
                 let entries = &self.entries[base..base + vma.pages.min(object.pages) as usize];
-                rss.anon += entries.iter().filter(|e| **e & entry::MAPPED != 0).count() as u64;
-                // One in the swap cache counts as on swap until it is mapped again (`do_swap_page`).
-                let swapped =
-                    |e: &&u32| matches!(entry::is(**e), entry::Is::Swap(_) | entry::Is::Resident(_));
-                rss.swap += entries.iter().filter(swapped).count() as u64;
+                for &e in entries {
+                    match entry::is(e) {
+                        entry::Is::Mapped(_) => rss.anon += 1,
+                        // One in the swap cache counts as on swap until it is mapped again (`do_swap_page`).
+                        entry::Is::Swap(_) | entry::Is::Resident(_) => rss.swap += 1,
+                        _ => {}
+                    }
+                }
             }
         }
     }
