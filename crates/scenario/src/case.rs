@@ -6,10 +6,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use lotsfree_units::Bytes;
+use lotsfree_workload::Memory;
 use lotsfree_workload::actor::{Actor, Files, Site};
 use lotsfree_workload::program::{FileSpec, Policy, Process, Program};
 use lotsfree_workload::quantity::{Size, Time};
-use lotsfree_workload::{Huge, Limits, Memory};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -465,24 +465,10 @@ struct ResolvedActor<'a> {
     policy: &'a Placement,
     #[serde(rename = "oom-score-adj", skip_serializing_if = "is_zero")]
     oom_score_adj: i32,
-    #[serde(skip_serializing_if = "is_false")]
-    locked: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    populate: bool,
-    #[serde(skip_serializing_if = "is_default")]
-    huge: Huge,
-    #[serde(skip_serializing_if = "Limits::is_empty")]
-    limits: Limits,
+    #[serde(flatten)]
+    memory: Memory,
     #[serde(flatten)]
     parameters: &'a Actor,
-}
-
-fn is_false(yes: &bool) -> bool {
-    !yes
-}
-
-fn is_default(huge: &Huge) -> bool {
-    *huge == Huge::default()
 }
 
 fn is_zero(number: &i32) -> bool {
@@ -498,10 +484,7 @@ impl<'a> ResolvedActor<'a> {
             node: actor.node,
             policy: &actor.policy,
             oom_score_adj: actor.oom_score_adj,
-            locked: actor.memory.locked,
-            populate: actor.memory.populate,
-            huge: actor.memory.huge,
-            limits: actor.memory.limits,
+            memory: actor.memory,
             parameters: &actor.kind,
         }
     }

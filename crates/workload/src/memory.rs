@@ -10,17 +10,25 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::quantity::Size;
 
-/// How a process has its memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How a process has its memory. What is left at its default is not written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Memory {
     /// It calls `mlockall(MCL_CURRENT | MCL_FUTURE)` before it maps anything.
+    #[serde(skip_serializing_if = "is_default")]
     pub locked: bool,
     /// It maps with `MAP_POPULATE`.
+    #[serde(skip_serializing_if = "is_default")]
     pub populate: bool,
     /// What its anonymous memory consists of.
+    #[serde(skip_serializing_if = "is_default")]
     pub huge: Huge,
     /// What it may have at most.
+    #[serde(skip_serializing_if = "is_default")]
     pub limits: Limits,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// What the anonymous memory of a process consists of.
@@ -40,14 +48,14 @@ pub enum Huge {
     Pool,
 }
 
-/// Limits of a process (`setrlimit`). On a host without them, in its own shell, `ulimit -l`, `-v` and `-d`
-/// tell what a program would have.
+/// Limits of a process (`setrlimit`). `ulimit -l`, `-v` and `-d` show those of a shell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Limits {
-    /// What it may lock (`RLIMIT_MEMLOCK`, `LimitMEMLOCK` of systemd). Without this key it may lock all it
-    /// likes (`CAP_IPC_LOCK`); with it, even if that is `"unlimited"`, it runs without this capability. Up to
-    /// 5.15 a segment of huge pages has to fit, too; from 6.1 on no limit opens huge pages.
+    /// How much it may lock (`RLIMIT_MEMLOCK`, `LimitMEMLOCK` of systemd). Without this key the process has
+    /// `CAP_IPC_LOCK` and may lock any amount; with it, be it `"unlimited"`, it does not have this
+    /// capability. Up to 5.15 a segment of huge pages must be within the limit, too; from 6.1 on no limit
+    /// opens huge pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memlock: Option<Limit>,
     /// Address space that it may map (`RLIMIT_AS`), touched or not, its program's own included.
@@ -69,7 +77,7 @@ impl Limits {
 /// A limit: a size, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// So much and no more.
+    /// At most this size.
     At(Size),
     /// `"unlimited"`
     Unlimited,

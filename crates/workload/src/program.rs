@@ -57,7 +57,7 @@ pub struct SegmentSpec {
     pub pages: u32,
     /// What kind of memory it is.
     pub backing: SegmentBacking,
-    /// What the process that makes it may lock; `None`: all it likes.
+    /// How much the process that makes it may lock; `None`: any amount.
     pub memlock: Option<Limit>,
 }
 

@@ -133,7 +133,7 @@ fn prepare(input: &mut dyn BufRead) -> Result<(process::Process, Clock), AgentEr
     // This opens the segments that the lab holds.
     let process = process::Process::new(&case, order)?;
     let mut kept = CapabilitySet::empty();
-    kept.set(privileges::LOCK, process.locks_all_it_likes());
+    kept.set(privileges::LOCK, process.may_lock_all());
     kept.set(privileges::EXECUTE, process.executes());
     privileges::keep(kept).map_err(|error| kernel("capset", error))?;
     Ok((process, Clock::default()))

@@ -74,8 +74,9 @@ pub(crate) fn limit(limits: &Limits) -> io::Result<()> {
     Ok(())
 }
 
-/// Calls `act` as a process that may lock so much, and is in no group: in a thread of its own, as
-/// capabilities and groups are a thread's. The limit is the process's, and is put back.
+/// Calls `act` with this limit on locked memory, without `CAP_IPC_LOCK` and in no group. Capabilities and
+/// groups belong to a thread, so it runs in one of its own; the limit belongs to the process, and is put
+/// back.
 ///
 /// # Errors
 /// The kernel's, and those of `act`.

@@ -249,8 +249,8 @@ impl Process {
         })
     }
 
-    /// Whether it locks memory whatever its limit says.
-    pub(super) fn locks_all_it_likes(&self) -> bool {
+    /// Whether it may lock memory whatever its limit says.
+    pub(super) fn may_lock_all(&self) -> bool {
         self.shared.memory.limits.memlock.is_none()
     }
 

@@ -215,7 +215,7 @@ pub struct Site<'a> {
     pub directory: &'a Path,
     /// From the actor's start to its end, or to the end of the run.
     pub life: Time,
-    /// What it may lock; `None`: all it likes.
+    /// How much it may lock; `None`: any amount.
     pub memlock: Option<Limit>,
     /// The files of the program so far.
     pub files: &'a mut Files,
