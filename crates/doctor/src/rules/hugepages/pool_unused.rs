@@ -76,7 +76,9 @@ impl Rule for PoolUnused {
             );
             let of_memory = cx.total().map(|total| format!(", {} of memory", Percent(idle.share_of(total))));
             let who = match database {
-                _ if missed.is_some() => "and a segment that it was just too small for is in base pages".to_owned(),
+                _ if missed.is_some() => {
+                    "and a segment that it was just too small for is in base pages".to_owned()
+                }
                 Some(database) => format!("although {} runs", database.name()),
                 None if cx.processes().is_err() => "and these data do not say what runs".to_owned(),
                 None => "and no known database runs".to_owned(),
@@ -164,7 +166,8 @@ fn add_remedies(
     } else if pages > pool.total && missed.is_some() {
         let remedy = huge::resize(cx, pool, pages, "Make the pool as large as its segments need");
         finding.note(format!("{} proposed: {because}.", huge::count(pages))).remedy(
-            huge::adopted(cx, remedy).risk("The rest of memory gets smaller by as much; check that it suffices."),
+            huge::adopted(cx, remedy)
+                .risk("The rest of memory gets smaller by as much; check that it suffices."),
         );
     } else if pages < pool.total && asked.is_none() {
         let title =
@@ -180,11 +183,7 @@ fn add_remedies(
 }
 
 /// What may have kept a database out of the pool, as far as the data show it; whether anything was found.
-fn reasons(
-    cx: &Context<'_>,
-    pool: &HugePool,
-    missed: Option<&(huge::Segment, u64)>,
-) -> (Vec<String>, bool) {
+fn reasons(cx: &Context<'_>, pool: &HugePool, missed: Option<&(huge::Segment, u64)>) -> (Vec<String>, bool) {
     let (mut reasons, size) = (Vec::new(), pool.size);
     if let Some((segment, lacks)) = missed {
         reasons.push(format!(
