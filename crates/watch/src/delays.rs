@@ -32,8 +32,11 @@ const MOST: usize = 1 << 15;
 pub(crate) struct Delays {
     taskstats: Taskstats,
     counted: Counted,
-    /// What each process had waited when it was last asked for.
-    last: HashMap<u32, Delay>,
+    /// What each process had waited when it was last asked for, and when that was (`CLOCK_MONOTONIC`, in
+    /// nanoseconds).
+    last: HashMap<u32, (u64, Delay)>,
+    /// When we began.
+    began: u64,
     /// What has ended since it was last taken. Of a process with several threads the account of the first
     /// thread may come before that of all.
     ended: BTreeMap<u32, Account>,
@@ -46,6 +49,7 @@ pub(crate) struct Delays {
 impl Delays {
     /// Begins to ask for delays; `None` where the kernel counts none, or does not tell this user.
     pub(crate) fn begin(cpus: &[u32], processes: &[u32]) -> Option<Self> {
+        let began = lotsfree_sys::monotonic();
         let read = |path: &str| fs::read_to_string(path).ok();
         let counted = counted(
             &read("/proc/cmdline").unwrap_or_default(),
@@ -62,17 +66,17 @@ impl Delays {
                 if accounts.iter().all(|account| account.block_waits == 0) {
                     return None;
                 }
-                accounts.iter().map(|account| (account.id, account.delay)).collect()
+                accounts.iter().map(|account| (account.id, (began, account.delay))).collect()
             }
         };
         let is_lost = !taskstats.tells_ends();
-        Some(Delays { taskstats, counted, last, ended: BTreeMap::new(), is_lost, is_off: false })
+        Some(Delays { taskstats, counted, last, began, ended: BTreeMap::new(), is_lost, is_off: false })
     }
 
-    /// Notes that a process was forked.
-    pub(crate) fn forked(&mut self, process: u32) {
+    /// Notes that a process was forked, and when.
+    pub(crate) fn forked(&mut self, process: u32, time: u64) {
         // Another may have had its number.
-        self.last.remove(&process);
+        self.last.insert(process, (time, Delay::default()));
         if let Counted::New(processes) = &mut self.counted {
             processes.insert(process);
         }
@@ -103,9 +107,10 @@ impl Delays {
         self.taskstats.has_swap_in_in_blocks()
     }
 
-    /// What a process has waited since this was last asked; `None` if the kernel does not count it, or does
-    /// not say. A process that has ended has its account.
-    pub(crate) fn spent(&mut self, process: u32, ended: Option<&Account>) -> Option<Delay> {
+    /// What a process has waited since this was last asked, and for how long each of its threads can have
+    /// waited meanwhile; `None` if the kernel does not count it, or does not say. A process that has ended
+    /// has its account.
+    pub(crate) fn spent(&mut self, process: u32, ended: Option<&Account>, at: u64) -> Option<(Delay, u64)> {
         let is_counted = match &self.counted {
             Counted::Everyone => true,
             Counted::New(processes) => processes.contains(&process),
@@ -117,10 +122,10 @@ impl Delays {
         let alive = self.taskstats.process(process).map(|account| account.delay);
         let ended = ended.map(|account| account.delay);
         let now = alive.into_iter().chain(ended).reduce(|one, other| one.max(&other))?;
-        let before = self.last.get(&process).copied().unwrap_or_default();
+        let (since, before) = self.last.get(&process).copied().unwrap_or((self.began, Delay::default()));
         let now = before.max(&now);
-        self.last.insert(process, now);
-        Some(now.since(&before))
+        self.last.insert(process, (at, now));
+        Some((now.since(&before), at.saturating_sub(since)))
     }
 
     /// Forgets processes that have ended.

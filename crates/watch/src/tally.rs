@@ -102,7 +102,12 @@ impl Counts {
     /// Puts what the kernel counted in the place of what the windows let us guess. Waits for blocks may be
     /// for anything: the windows say for what they were, in which parts. `is_swap_in` says whether waits for
     /// swap-in are among them.
-    pub(crate) fn correct(&mut self, delay: &Delay, is_swap_in: bool) {
+    ///
+    /// `possible` is the longest that the threads can have waited. Kernels with delayed dequeue (6.12 and
+    /// later) count a wait from the one before or from the boot if the CPU's run queue is not left at once:
+    /// `kernel/sched/sched.h:__block_task` then notes the begin of the wait for the task that runs meanwhile.
+    /// Waits for blocks beyond what is possible stay as the windows saw them.
+    pub(crate) fn correct(&mut self, delay: &Delay, possible: u64, is_swap_in: bool) {
         // Reclaim of a node was not counted before 6.7, compaction not before 5.17.
         for (time, counted) in [(&mut self.reclaim, delay.reclaim), (&mut self.compaction, delay.compaction)]
         {
@@ -112,7 +117,7 @@ impl Counts {
         }
         let of_blocks = REASON.into_iter().filter(|reason| is_swap_in || *reason != Reason::SwapIn);
         let seen: u64 = of_blocks.clone().map(|reason| self.wait(reason)).sum();
-        for reason in of_blocks {
+        for reason in of_blocks.filter(|_| delay.blocks <= possible) {
             let part = match seen {
                 0 if reason == Reason::FilePage && self.added > 0 => 1.0,
                 0 => 0.0,
@@ -551,7 +556,7 @@ mod tests {
         };
         let corrected = |is_swap_in| {
             let mut counts = counts;
-            counts.correct(&delay, is_swap_in);
+            counts.correct(&delay, 100, is_swap_in);
             counts
         };
         let (since, before) = (corrected(true), corrected(false));
@@ -559,8 +564,12 @@ mod tests {
         assert_eq!(waits(&before), [75, 30, 25], "swap-in is apart");
         assert_eq!((since.reclaim, since.compaction, since.thrashing), (9, 7, 4));
         let mut unseen = Counts { added: 10, ..Counts::default() };
-        unseen.correct(&delay, true);
+        unseen.correct(&delay, 100, true);
         assert_eq!(unseen.wait(Reason::FilePage), 100);
+        let mut impossible = counts;
+        impossible.correct(&delay, 99, true);
+        assert_eq!(waits(&impossible), [30, 30, 10], "a wait that the kernel counted from its boot");
+        assert_eq!((impossible.reclaim, impossible.thrashing), (9, 4), "what else it counts holds");
     }
 
     #[test]

@@ -33,6 +33,8 @@ impl Program {
 pub(crate) struct Known {
     pub(crate) program: Program,
     pub(crate) is_kernel_thread: bool,
+    /// Its threads when they were last counted.
+    pub(crate) threads: u32,
     /// Its times when they were last read.
     pub(crate) last: Times,
     /// Its memory when that was last read.
@@ -167,7 +169,8 @@ impl Tasks {
         // Of one that began while we watched everything counts; of all others the waits for a CPU so far are
         // read as well.
         let last = times(&directory, &stat);
-        self.known.insert(process, Known { program, is_kernel_thread, last, held: held(&directory) });
+        let (threads, held) = (stat.threads, held(&directory));
+        self.known.insert(process, Known { program, is_kernel_thread, threads, last, held });
     }
 
     /// Notes that a process has begun: it is its parent's program until it executes another.
@@ -178,7 +181,8 @@ impl Tasks {
             && !is_called
             && let Some(parent) = self.get(parent)
         {
-            let child = Known { last: Times::default(), held: Held::default(), ..parent.clone() };
+            let (last, held) = (Times::default(), Held::default());
+            let child = Known { threads: 1, last, held, ..parent.clone() };
             self.known.insert(process, child);
         }
     }
@@ -208,7 +212,7 @@ impl Tasks {
         };
         let now = times(&directory, &stat);
         let known = self.known.get_mut(&process)?;
-        known.held = held(&directory);
+        (known.threads, known.held) = (stat.threads, held(&directory));
         let before = std::mem::replace(&mut known.last, now);
         Some(now.since(&before))
     }

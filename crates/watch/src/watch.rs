@@ -316,10 +316,10 @@ impl Watch {
         // CPUs are drained one after the other: a child may come before its parent, a name before the task
         // that has it.
         forked.sort_unstable();
-        for (_, process, parent) in &forked {
+        for (time, process, parent) in &forked {
             self.tasks.forked(*process, *parent);
             if let Some(delays) = &mut self.delays {
-                delays.forked(*process);
+                delays.forked(*process, *time);
             }
         }
         for (process, name) in &named {
@@ -379,7 +379,7 @@ impl Watch {
         busiest.sort_unstable_by_key(|(weight, _)| std::cmp::Reverse(*weight));
         let room = MOST_READ.saturating_sub(self.read.len());
         self.read.extend(busiest.iter().take(room).map(|(_, process)| *process));
-        let mut programs = self.sums(&counts, &scale);
+        let mut programs = self.sums(&counts, &scale, at);
         for (program, sums) in programs.iter().filter(|(_, sums)| sums.counts.back != CameBack::default()) {
             self.known.entry(program.clone()).or_default().add(&sums.counts.back);
         }
@@ -406,8 +406,9 @@ impl Watch {
         self.seen.cost += own.saturating_sub(std::mem::replace(&mut self.own, own)).as_secs_f64();
     }
 
-    /// What each program did in an interval, by what the windows had and by what the kernel counts.
-    fn sums(&mut self, counts: &BTreeMap<u32, Counts>, scale: &Scale) -> BTreeMap<Program, Sums> {
+    /// What each program did in an interval that ended then, by what the windows had and by what the kernel
+    /// counts.
+    fn sums(&mut self, counts: &BTreeMap<u32, Counts>, scale: &Scale, at: u64) -> BTreeMap<Program, Sums> {
         let ended = self.delays.as_mut().map(Delays::take_ended).unwrap_or_default();
         // Of threads there are accounts, too.
         let ended: BTreeMap<u32, Account> =
@@ -419,9 +420,11 @@ impl Watch {
             let ended = ended.get(&process);
             if let Some(delays) = &mut self.delays
                 && (ended.is_some() || self.read.contains(&process))
-                && let Some(delay) = delays.spent(process, ended)
+                && let Some((delay, time)) = delays.spent(process, ended, at)
             {
-                counts.correct(&delay, delays.has_swap_in_in_blocks());
+                let threads = self.tasks.get(process).map_or(1, |known| known.threads.max(1));
+                let possible = time.saturating_mul(threads.into());
+                counts.correct(&delay, possible, delays.has_swap_in_in_blocks());
             }
             let known = self.tasks.get(process);
             let program = known.map_or_else(Program::unknown, |known| known.program.clone());
