@@ -12,7 +12,8 @@ use lotsfree_settings::{
     SWAPPINESS, Value, WATERMARK_BOOST_FACTOR, ZONE_RECLAIM_MODE,
 };
 use lotsfree_units::PageSize;
-use lotsfree_workload::{Advice, How, Policy, RegionId};
+use lotsfree_workload::quantity::Size;
+use lotsfree_workload::{Advice, How, Huge, Limit, Limits, Memory, Policy, RegionId};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -26,19 +27,69 @@ const PAGES: [u64; 5] = [4096, 4096, 4096, 16_384, 65_536];
 /// The operations of a task.
 #[derive(Clone, Debug)]
 enum Op {
-    MapAnon { region: u32, pages: u32 },
-    MapFile { region: u32, file: usize, shared: bool },
-    Attach { region: u32, segment: usize },
-    Unmap { region: u32 },
-    Touch { region: u32, from: u32, count: u32, stride: u32, write: bool },
-    Read { file: usize, offset: u64, len: u32, how: How },
-    Write { file: usize, offset: u64, len: u32, how: How },
-    Sync { file: usize },
-    Advise { file: usize, offset: u64, len: u64, advice: Advice },
-    AdviseRegion { region: u32, advice: Advice },
-    Lock { region: Option<u32> },
-    Truncate { file: usize, pages: u32 },
-    Delete { file: usize },
+    MapAnon {
+        region: u32,
+        pages: u32,
+    },
+    MapFile {
+        region: u32,
+        file: usize,
+        shared: bool,
+    },
+    /// `mmap` by a process that locks, populates or has huge pages, as its memory says.
+    MapWithPages {
+        region: u32,
+        pages: u32,
+    },
+    Attach {
+        region: u32,
+        segment: usize,
+    },
+    Unmap {
+        region: u32,
+    },
+    Touch {
+        region: u32,
+        from: u32,
+        count: u32,
+        stride: u32,
+        write: bool,
+    },
+    Read {
+        file: usize,
+        offset: u64,
+        len: u32,
+        how: How,
+    },
+    Write {
+        file: usize,
+        offset: u64,
+        len: u32,
+        how: How,
+    },
+    Sync {
+        file: usize,
+    },
+    Advise {
+        file: usize,
+        offset: u64,
+        len: u64,
+        advice: Advice,
+    },
+    AdviseRegion {
+        region: u32,
+        advice: Advice,
+    },
+    Lock {
+        region: Option<u32>,
+    },
+    Truncate {
+        file: usize,
+        pages: u32,
+    },
+    Delete {
+        file: usize,
+    },
     Exit,
     Exec,
 }
@@ -75,6 +126,7 @@ struct Plan {
     huge: bool,
     sysctls: Vec<(&'static str, Value)>,
     policies: Vec<Policy>,
+    memory: Vec<Memory>,
     files: Vec<(u32, bool)>,
     steps: Vec<Step>,
 }
@@ -89,6 +141,7 @@ fn op() -> impl Strategy<Value = Op> {
     let offset = || prop_oneof![Just(0u64), 0..4_000_000u64, (0..2000u64).prop_map(|page| page * 4096)];
     prop_oneof![
         4 => (region(), pages()).prop_map(|(region, pages)| Op::MapAnon { region, pages }),
+        2 => (region(), pages()).prop_map(|(region, pages)| Op::MapWithPages { region, pages }),
         3 => (region(), file(), any::<bool>())
             .prop_map(|(region, file, shared)| Op::MapFile { region, file, shared }),
         3 => (region(), 0..3usize).prop_map(|(region, segment)| Op::Attach { region, segment }),
@@ -111,6 +164,21 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Exit),
         1 => Just(Op::Exec),
     ]
+}
+
+fn memory() -> impl Strategy<Value = Memory> {
+    let limit = || {
+        prop_oneof![8 => Just(None), 1 => Just(Some(Limit::Unlimited)), 3 => (0..8000u64)
+        .prop_map(|kib| Some(Limit::At(Size::kib(kib))))]
+    };
+    let limits = (limit(), limit(), limit()).prop_map(|(memlock, address_space, data)| Limits {
+        memlock,
+        address_space,
+        data,
+    });
+    let huge = prop_oneof![4 => Just(Huge::No), 1 => Just(Huge::Transparent), 1 => Just(Huge::Pool)];
+    (prop::bool::weighted(0.1), prop::bool::weighted(0.2), huge, limits)
+        .prop_map(|(locked, populate, huge, limits)| Memory { locked, populate, huge, limits })
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -190,8 +258,8 @@ fn plan() -> impl Strategy<Value = Plan> {
         sysctls(),
     );
     let file = (prop_oneof![1..100u32, 100..2000u32], any::<bool>());
-    let work = (vec(policy, 2), vec(file, FILES), vec(step(), 1..60));
-    (machine, work).prop_map(|(machine, (policies, files, steps))| {
+    let work = (vec(policy, 2), vec(memory(), 2), vec(file, FILES), vec(step(), 1..60));
+    (machine, work).prop_map(|(machine, (policies, memory, files, steps))| {
         let (
             (generation, page),
             nodes,
@@ -221,6 +289,7 @@ fn plan() -> impl Strategy<Value = Plan> {
             huge,
             sysctls,
             policies,
+            memory,
             files,
             steps,
         }
@@ -307,8 +376,12 @@ impl Machine {
                 nodes.iter().all(|node| (*node as usize) < count)
             }
         };
-        for policy in &plan.policies {
-            mm.create_process(if fits(policy) { policy.clone() } else { Policy::Local });
+        for (policy, memory) in plan.policies.iter().zip(&plan.memory) {
+            let process = mm.create_process(if fits(policy) { policy.clone() } else { Policy::Local });
+            mm.set_memory(process, *memory);
+            if memory.locked {
+                let _ = mm.lock_from_start(process);
+            }
         }
         let tasks = (0..TASKS).map(|_| {
             mm.create_task();
@@ -399,6 +472,12 @@ impl Machine {
             Op::MapAnon { region, pages } => mm.map_anon(cx, RegionId(region), pages),
             Op::MapFile { region, file, shared } => {
                 mm.map_file(cx, RegionId(region), self.files[file], self.sizes[file], shared)
+            }
+            Op::MapWithPages { region, pages } => {
+                match task.call.get_or_insert_with(|| Call::Lock(Lock::mmap(RegionId(region), pages))) {
+                    Call::Lock(lock) => lock.poll(mm, cx),
+                    other => panic!("{other:?} instead of a mapping"),
+                }
             }
             Op::Attach { region, segment } => {
                 let segment = self.segments.get(segment).ok_or(Stop::Bad)?;

@@ -6,6 +6,7 @@ use lotsfree_run::{ActorFigures, Figures, Memory, Run, State};
 use lotsfree_scenario::{Case, Scenario};
 
 mod shapes {
+    mod daemon_memlock;
     mod memory_hogs;
     mod oracle_sessions;
     mod oracle_systems;

@@ -348,3 +348,142 @@ impl Mm {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lotsfree_kernel_files::counters::meminfo;
+    use lotsfree_workload::Limits;
+    use lotsfree_workload::quantity::Size;
+
+    use super::super::{Config, Fault, Lock};
+    use super::*;
+    use crate::Generation;
+
+    const MIB: u32 = 256;
+
+    /// A machine of 256 MiB with a process that has its memory in this way.
+    fn machine(kernel: &str, memory: Memory, pool: u64) -> (Mm, Cx) {
+        let mut config = Config::new(Generation::named(kernel).unwrap(), vec![1 << 16]);
+        config.tuning.nr_hugepages = pool;
+        let mut mm = Mm::new(&config);
+        let (process, task) = (mm.create_process(Policy::Local), mm.create_task());
+        mm.set_memory(process, memory);
+        (mm, Cx::new(task, 0, process, 0))
+    }
+
+    fn limited(limits: Limits) -> Memory {
+        Memory { limits, ..Memory::default() }
+    }
+
+    fn at(mib: u64) -> Option<Limit> {
+        Some(Limit::At(Size::mib(mib)))
+    }
+
+    /// What `mmap` of anonymous memory says, with the pages that come with it.
+    fn map(mm: &mut Mm, cx: &mut Cx, region: u32, pages: u32) -> Done {
+        let mut lock = Lock::mmap(RegionId(region), pages);
+        loop {
+            match lock.poll(mm, cx) {
+                Err(Stop::Wait(_)) => cx.spent = 0,
+                done => {
+                    assert_eq!(mm.check(), Ok(()));
+                    return done;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_limit_of_data_counts_what_is_private_and_may_be_written_to_from_4_7_on() {
+        for (kernel, refused) in [("linux-3.10", Ok(())), ("linux-6.1", Err(Stop::Refused))] {
+            let (mut mm, mut cx) = machine(kernel, limited(Limits { data: at(4), ..Limits::default() }), 0);
+            let file = mm.declare_file(8 * MIB, true);
+            mm.map_file(&mut cx, RegionId(0), file, 8 * MIB, true).unwrap();
+            assert_eq!(map(&mut mm, &mut cx, 1, 4 * MIB), Ok(()), "{kernel}: a shared mapping is no data");
+            assert_eq!(map(&mut mm, &mut cx, 2, 1), refused, "{kernel}");
+            assert_eq!(
+                mm.map_file(&mut cx, RegionId(2), file, 1, false),
+                refused,
+                "{kernel}: nor a private file"
+            );
+            mm.unmap(&mut cx, RegionId(1)).unwrap();
+            assert_eq!(map(&mut mm, &mut cx, 2, 4 * MIB), Ok(()), "{kernel}: there is room again");
+        }
+    }
+
+    #[test]
+    fn a_limit_of_the_address_space_counts_everything_touched_or_not() {
+        let limits = Limits { address_space: at(8), ..Limits::default() };
+        for kernel in ["linux-3.10", "linux-6.12"] {
+            let (mut mm, mut cx) = machine(kernel, limited(limits), 0);
+            let file = mm.declare_file(6 * MIB, true);
+            mm.map_file(&mut cx, RegionId(0), file, 6 * MIB, true).unwrap();
+            let promised = mm.meminfo().get(meminfo::Committed_AS);
+            assert_eq!(map(&mut mm, &mut cx, 1, 2 * MIB + 1), Err(Stop::Refused), "{kernel}");
+            assert_eq!(mm.meminfo().get(meminfo::Committed_AS), promised, "{kernel}: nothing was promised");
+            assert_eq!(map(&mut mm, &mut cx, 1, 2 * MIB), Ok(()), "{kernel}");
+        }
+    }
+
+    #[test]
+    fn what_is_locked_from_the_start_counts_against_memlock_as_it_is_mapped() {
+        let (mut mm, mut cx) =
+            machine("linux-6.1", limited(Limits { memlock: at(4), ..Limits::default() }), 0);
+        mm.lock_from_start(cx.process).unwrap();
+        assert_eq!(map(&mut mm, &mut cx, 0, 3 * MIB), Ok(()));
+        assert_eq!(cx.minor, 3 * MIB, "its pages are there");
+        assert_eq!(map(&mut mm, &mut cx, 1, MIB + 1), Err(Stop::Memlock));
+        assert_eq!(map(&mut mm, &mut cx, 1, MIB), Ok(()));
+        assert_eq!(mm.meminfo().get(meminfo::Mlocked), Some(4 << 10));
+        let none = limited(Limits { memlock: at(0), ..Limits::default() });
+        let (mut mm, cx) = machine("linux-6.1", none, 0);
+        assert_eq!(mm.lock_from_start(cx.process), Err(Stop::Memlock), "who may lock nothing may not ask");
+    }
+
+    #[test]
+    fn pages_of_a_mapping_that_is_populated_are_there_but_not_locked() {
+        let memory = Memory { populate: true, ..Memory::default() };
+        let (mut mm, mut cx) = machine("linux-6.1", memory, 0);
+        assert_eq!(map(&mut mm, &mut cx, 0, 2 * MIB), Ok(()));
+        assert_eq!((cx.minor, mm.meminfo().get(meminfo::Mlocked)), (2 * MIB, Some(0)));
+        for page in 0..2 * MIB {
+            Fault::new(RegionId(0), page, true).poll(&mut mm, &mut cx).unwrap();
+        }
+        assert_eq!(cx.minor, 2 * MIB, "a touch is no fault");
+    }
+
+    #[test]
+    fn private_huge_pages_are_reserved_as_they_are_mapped_and_leave_no_page_tables_of_the_lowest_level() {
+        let memory = Memory { huge: Huge::Pool, ..Memory::default() };
+        let (mut mm, mut cx) = machine("linux-6.1", memory, 4);
+        let pool = |mm: &Mm| {
+            let huge = mm.huge_pages();
+            [huge.total, huge.free, huge.reserved]
+        };
+        let promised = mm.meminfo().get(meminfo::Committed_AS);
+        // A page more than two huge ones.
+        assert_eq!(map(&mut mm, &mut cx, 0, 4 * MIB + 1), Ok(()));
+        assert_eq!(pool(&mm), [4, 4, 3]);
+        assert_eq!(map(&mut mm, &mut cx, 1, 4 * MIB), Err(Stop::Refused), "one is left");
+        assert_eq!(pool(&mm), [4, 4, 3]);
+        Fault::new(RegionId(0), 700, true).poll(&mut mm, &mut cx).unwrap();
+        assert_eq!((pool(&mm), cx.minor), ([4, 3, 2], 1));
+        assert_eq!(mm.meminfo().get(meminfo::Committed_AS), promised, "the pool is promised apart");
+        // What is mapped anew goes first.
+        assert_eq!(map(&mut mm, &mut cx, 0, 2 * MIB), Ok(()));
+        assert_eq!(pool(&mm), [4, 4, 1]);
+        mm.exit(&mut cx);
+        assert_eq!((pool(&mm), mm.check()), ([4, 4, 0], Ok(())));
+    }
+
+    #[test]
+    fn a_segment_of_huge_pages_needs_memlock_for_all_of_it_and_from_6_1_on_the_capability() {
+        for (kernel, within) in [("linux-2.6.32-rhel6", true), ("linux-5.4", true), ("linux-6.1", false)] {
+            let (mm, _) = machine(kernel, Memory::default(), 8);
+            assert!(mm.may_use_huge_pages(None, 1 << 30), "{kernel}: with the capability");
+            assert_eq!(mm.may_use_huge_pages(at(4), 4 * MIB), within, "{kernel}");
+            assert!(!mm.may_use_huge_pages(at(4), 4 * MIB + 1), "{kernel}: it is rounded up to a huge page");
+            assert_eq!(mm.may_use_huge_pages(Some(Limit::Unlimited), 1 << 30), within, "{kernel}");
+        }
+    }
+}
