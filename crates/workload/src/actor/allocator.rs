@@ -4,7 +4,7 @@ use lotsfree_units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{BATCH, Hold, Instance, Kind, Refusal, Site, mebibyte, pages, share, thread};
+use super::{BATCH, Hold, Instance, Kind, Nothing, Refusal, Site, mebibyte, pages, share, thread};
 use crate::op::{Op, RegionId};
 use crate::program::{Stream, Thread};
 use crate::quantity::{Size, Time};
@@ -18,7 +18,7 @@ use crate::quantity::{Size, Time};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Allocator {
-    /// Anonymous memory that it asks for in all.
+    /// Anonymous memory that it asks for in all. With 0 it does nothing: the undisturbed case of a series.
     pub size: Size,
     /// What it asks for at a time: one mapping.
     #[serde(default = "mebibyte")]
@@ -65,6 +65,9 @@ impl Kind for Allocator {
 
 impl Allocator {
     fn threads(&self, _: &mut Site<'_>) -> Result<Vec<Thread>, Refusal> {
+        if self.size.bytes() == 0 {
+            return Ok(vec![thread("allocator", &["reserved", "touched"], Nothing)]);
+        }
         let size = pages("size", self.size)?;
         let chunk = pages("chunk", self.chunk)?;
         let chunks = size.div_ceil(chunk);

@@ -33,7 +33,7 @@ use crate::program::{CommandSpec, FileSpec, SegmentSpec, Stream, Thread};
 use crate::quantity::{Size, Time};
 
 pub use allocator::{Allocator, Touching};
-pub use app_server::{AppServer, Phase, Until};
+pub use app_server::{AppServer, Collector, Data, Held, Phase, Until};
 pub use exec::Exec;
 pub use file::{Access, Hint};
 pub use file_reader::{FileReader, Order};

@@ -291,12 +291,37 @@ fn app_server() -> impl Strategy<Value = Actor> {
         (0_u64..3).prop_map(|think| (Time(think), None)),
         (0.1..1e6).prop_map(|rate| (Time(0), Some(rate)))
     ];
-    (size(4..3000), 1_u32..9, 0_u32..40, locality(), 0.0..=1.0, load, active).prop_map(
-        |(heap, threads, touches, locality, write, (think, rate), active)| {
+    let held = prop_oneof![Just(Held::Read), Just(Held::Mmap)];
+    let data = proptest::option::of((size(1..700), held).prop_map(|(size, how)| Data { size, how }));
+    // Room for a page of each thread, and two pages that are live.
+    let collector = proptest::option::of((1_u64..3, 0.0..1.0));
+    (size(12..3000), 1_u32..9, 0_u32..40, locality(), 0.0..=1.0, load, active, data, collector).prop_map(
+        |(heap, threads, touches, locality, write, (think, rate), active, data, collector)| {
             let compute = Time(u64::from(touches % 2));
             let object = Size::kib(if touches % 3 == 0 { 8 } else { 4 });
-            let server =
-                AppServer { heap, threads, touches, object, locality, write, compute, think, rate, active };
+            let collector = collector.map(|(pages, live)| {
+                let room = u64::from(threads) * pages;
+                let most = (heap.pages().max(room + 2) - room) as f64;
+                let live = Size::kib(4 * ((most * live) as u64).max(2));
+                Collector { live, garbage: Size::kib(4 * pages), per_gib: Time::ms(touches.into()) }
+            });
+            let heap = collector.map_or(heap, |of| {
+                Size::kib(heap.bytes().max(of.live.bytes() + of.garbage.bytes() * u64::from(threads)) >> 10)
+            });
+            let server = AppServer {
+                heap,
+                threads,
+                collector,
+                data,
+                touches,
+                object,
+                locality,
+                write,
+                compute,
+                think,
+                rate,
+                active,
+            };
             Actor::AppServer(server)
         },
     )
@@ -555,6 +580,65 @@ fn a_server_fills_its_heap_and_serves() {
         assert!((stores - touches * 0.3).abs() < 4.0 * (touches * 0.3 * 0.7).sqrt(), "{stores} of {touches}");
     }
     assert!(filled.iter().all(|count| *count == 1));
+}
+
+#[test]
+fn a_collector_loads_what_is_live_whenever_the_room_for_garbage_is_used_up() {
+    // 256 pages are live and 64 are for garbage, half of each for a thread: 8 requests of 4 pages.
+    let (threads, _) = build(
+        "kind = 'app-server'\nheap = '1280 KiB'\nthreads = 2\ntouches = 1\ncompute = '0'\n\
+         collector = { live = '1 MiB', garbage = '16 KiB', per-gib = '1 s' }",
+    );
+    for (index, mut thread) in threads.into_iter().enumerate() {
+        let (live, room) = (128 * index as u32, 256 + 32 * index as u32);
+        let ops = ops(&mut thread, 2000);
+        let begin = ops.iter().position(|op| *op == Op::Begin).unwrap();
+        let requests: Vec<&[Op]> = ops[begin..]
+            .split_inclusive(|op| *op == Op::Done)
+            .filter(|all| all.ends_with(&[Op::Done]))
+            .collect();
+        for (number, request) in requests.iter().enumerate() {
+            let pages = |write| move |op: &Op| matches!(op, Op::Touch { write: w, .. } if *w == write);
+            let loads: Vec<u32> =
+                request.iter().copied().filter(pages(false)).filter_map(|op| page(&op)).collect();
+            let stores: Vec<u32> =
+                request.iter().copied().filter(pages(true)).filter_map(|op| page(&op)).collect();
+            let traces = number % 8 == 0 && number > 0;
+            let expected: Vec<u32> = if traces { (live..live + 128).collect() } else { Vec::new() };
+            assert!(loads.starts_with(&expected) && loads.len() <= expected.len() + 1, "request {number}");
+            let first = room + 4 * (number as u32 % 8);
+            assert_eq!(stores[..4], [first, first + 1, first + 2, first + 3], "request {number}");
+            let computed: u64 =
+                request.iter().map(|op| if let Op::Compute { ns } = op { *ns } else { 0 }).sum();
+            // 128 pages of 262,144 in a GiB.
+            assert_eq!(computed / 1000, if traces { 488 } else { 0 }, "request {number}");
+        }
+    }
+}
+
+#[test]
+fn data_is_copied_when_it_is_read_and_touched_in_place_when_it_is_mapped() {
+    let of = |how: &str| {
+        let text = format!(
+            "kind = 'app-server'\nheap = '4 KiB'\ntouches = 4\nwrite = 1.0\n\
+             data = {{ size = '2 MiB', how = '{how}' }}"
+        );
+        let (mut threads, specs) = build(&text);
+        assert!(specs.iter().any(|file| file.name.ends_with("/data") && file.exists && file.pages == 512));
+        ops(&mut threads[0], 3000)
+    };
+    let stores = |ops: &[Op]| {
+        let stored = |op: &&Op| matches!(op, Op::Touch { region: RegionId(1), write: true, .. });
+        ops.iter().filter(stored).count()
+    };
+    let begun = |ops: &[Op]| ops.iter().position(|op| *op == Op::Begin).unwrap();
+    let read = of("read");
+    let reads = read.iter().filter(|op| matches!(op, Op::Read { len: 1_048_576, how: How::Buffered, .. }));
+    assert_eq!((reads.count(), stores(&read[..begun(&read)]), stores(&read[begun(&read)..])), (2, 512, 0));
+    let mapped = of("mmap");
+    assert!(mapped.iter().any(|op| matches!(op, Op::MapFile { pages: 512, shared: true, .. })));
+    assert_eq!((stores(&mapped), mapped.iter().filter(|op| matches!(op, Op::Read { .. })).count()), (0, 0));
+    assert!(mapped[begun(&mapped)..].iter().any(|op| matches!(op, Op::Touch { region: RegionId(1), .. })));
 }
 
 #[test]
@@ -1130,6 +1214,18 @@ fn impossible_parameters_are_refused() {
             "threads: is 1000000000; it may be 1 to 16384",
         ),
         ("kind = 'app-server'\nheap = '1 G'\nwrite = 1.5", "write: is 1.5; it may be 0 to 1"),
+        (
+            "kind = 'app-server'\nheap = '1 GiB'\ncollector = { live = '1 GiB' }",
+            "collector: live is 1 GiB, and the heap is to have room for garbage beside it",
+        ),
+        (
+            "kind = 'app-server'\nheap = '1 GiB'\nthreads = 4\ncollector = { live = '1023 MiB', garbage = '1 MiB' }",
+            "collector: garbage is 1 MiB, and 4 threads share the 1 MiB that are not live",
+        ),
+        (
+            "kind = 'app-server'\nheap = '1 GiB'\nobject = '1 MiB'\ncollector = { live = '64 KiB' }",
+            "object: does not fit into what is live, 64 KiB",
+        ),
         (
             "kind = 'app-server'\nheap = '1 G'\nrate = 1.0\nthink = '1 s'",
             "think: has no meaning with `rate`; give one of them",
