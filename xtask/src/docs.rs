@@ -24,6 +24,7 @@ fn generated() -> Result<Vec<(&'static str, String)>, Box<dyn Error>> {
         ("docs/rules.md", lotsfree_doctor::document()),
         ("docs/scenario.md", lotsfree_scenario::document()),
         ("docs/schema/blame-1.json", lotsfree_report::blame::blame_schema()),
+        ("docs/schema/strategies-1.json", lotsfree_report::runs::strategies_schema()),
         ("docs/schema/compare-1.json", lotsfree_report::runs::compare::compare_schema()),
         ("docs/schema/doctor-1.json", lotsfree_report::schema()),
         ("docs/schema/scenario-1.json", lotsfree_scenario::schema()),

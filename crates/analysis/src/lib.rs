@@ -3,6 +3,7 @@
 //! ```text
 //! &[Run] ──▶ Comparison of Views ──▶ measures, explain
 //!        ├──▶ compare ──▶ Compared ──▶ Validation
+//!        ├──▶ strategies ──▶ Gains
 //!        └──▶ blame ──▶ Blame
 //! ```
 //!
@@ -19,5 +20,6 @@ pub mod measure;
 pub mod nearest;
 pub mod score;
 pub mod stages;
+pub mod strategies;
 pub mod validation;
 pub mod view;

@@ -506,6 +506,11 @@ pub(crate) struct SimArgs {
     #[arg(long, conflicts_with_all = ["set", "variant", "repeat", "calibration", "like", "out", "no_runs", "threads", "json"])]
     pub(crate) show: bool,
 
+    /// Run what the scenario's table of strategies compares, and fill the table: what each strategy protects,
+    /// what it costs, what it needs and which kernels have it
+    #[arg(long, conflicts_with_all = ["variant", "repeat", "like", "host", "list", "show", "verbose"])]
+    pub(crate) table: bool,
+
     /// As JSON
     #[arg(long)]
     pub(crate) json: bool,

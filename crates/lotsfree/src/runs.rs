@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use lotsfree_report::TextOptions;
-use lotsfree_report::runs::{runs_json, runs_text};
+use lotsfree_report::runs::{runs_json, runs_text, strategies_json, strategies_text};
 use lotsfree_run::{Facts, Memory, Run, Sink, State, Writer};
+use lotsfree_scenario::Strategies;
 
 use crate::cli::StyleArgs;
 use crate::output;
@@ -141,6 +142,26 @@ pub(crate) fn show(runs: &[Run], style: &StyleArgs, json: bool, verbose: bool) -
     }
     let options = TextOptions { width: style.columns(true), color: style.colored(true), verbose };
     output::print(&runs_text(runs, options))
+}
+
+/// Prints what each strategy of a table protects and costs.
+///
+/// # Errors
+/// If standard output cannot be written to.
+pub(crate) fn show_strategies(
+    table: &Strategies,
+    runs: &[Run],
+    style: &StyleArgs,
+    json: bool,
+) -> anyhow::Result<()> {
+    if json {
+        return output::print(&strategies_json(table, runs)?);
+    }
+    if runs.is_empty() {
+        return Ok(());
+    }
+    let options = TextOptions { width: style.columns(true), color: style.colored(true), verbose: false };
+    output::print(&strategies_text(table, runs, options))
 }
 
 /// `of 4 runs 1 is complete, 0 are incomplete, 1 failed (as it is, 64 MiB), 2 were not begun`: each run is

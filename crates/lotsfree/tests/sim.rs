@@ -621,6 +621,48 @@ fn doctor_finds_what_ran_out_in_a_run() {
 }
 
 #[test]
+fn a_table_of_strategies_is_filled_with_what_was_measured() {
+    let place = Place::new(
+        "title = 't'\nduration = '6 s'\nbase = 'plain'\n[machine]\ngeneration = 'linux-6.1'\ncpus = 1\n\
+         nodes = ['128 MiB']\nswap = { size = '64 MiB', on = 'disk' }\n\
+         [[actor]]\nname = 'app'\nkind = 'app-server'\nheap = '40 MiB'\nthink = '1 ms'\n\
+         [[actor]]\nname = 'hog'\nkind = 'allocator'\nsize = '0'\nchunk = '4 MiB'\ntouch = 1.0\nstart = '3 s'\n\
+         oom-score-adj = -1000\n\
+         [[variant]]\nname = 'pinned'\nactor.app.locked = true\n\
+         [[variant]]\nname = 'no swap'\nmachine.swap = { size = '0' }\n\
+         [sweep]\nkey = 'actor.hog.size'\nvalues = ['0', '120 MiB']\n\
+         [measure]\nactor = 'app'\nwindow = ['3 s', 'end']\nbaseline = ['1 s', '3 s']\n\
+         [strategies]\ntitle = 'How to stay'\nfrom = 'hog'\nat = '0'\n\
+         [[strategies.row]]\nname = 'pinning'\nvariant = 'pinned'\nwithout = 'plain'\nneeds = 'mlockall'\nkernels = 'all'\n\
+         [[strategies.row]]\nname = 'no swap at all'\nvariant = 'no swap'\nwithout = 'plain'\nneeds = 'swapoff'\n\
+         kernels = 'all'\nat = '120 MiB'\n",
+    );
+    let text = place.sim(&["tiny.toml", "--table", "-o", "runs", "--width", "120"]);
+    says(
+        &text,
+        &[
+            "How to stay",
+            "100 % → 100 %",
+            "40 MiB bound",
+            "app killed",
+            "pinning (pinned): mlockall. Kernels: all.",
+        ],
+    );
+    says(&text, &["no swap at all (no swap; at 120 MiB): swapoff."]);
+    // Only what the table compares was run.
+    let runs = ["plain/0", "plain/120-MiB", "pinned/0", "pinned/120-MiB", "no-swap/0", "no-swap/120-MiB"];
+    let there = runs.map(|run| place.at(&format!("runs/{run}")).exists());
+    assert_eq!(there, [true, true, true, false, false, true]);
+    let json = place.sim(&["tiny.toml", "--table", "--no-runs", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let row = &json["strategies"][0];
+    assert_eq!((row["strategy"].as_str(), row["bound_bytes"].as_u64()), (Some("pinning"), Some(40 << 20)));
+    assert_eq!(json["strategies"][1]["killed"], serde_json::json!(["app"]));
+    let refused = place.run(&["sim", "quickstart", "--table"]);
+    says(&err(&refused), &["quickstart has no table of strategies: --table needs its section [strategies]"]);
+}
+
+#[test]
 fn a_pool_that_is_a_page_short_is_seen_to_lie_idle() {
     let place = Place::new(
         "title = 't'\nduration = '5 s'\nbase = 'short'\n[machine]\ngeneration = 'linux-6.1'\ncpus = 1\n\

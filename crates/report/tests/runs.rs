@@ -11,8 +11,11 @@ use std::path::Path;
 
 use lotsfree_analysis::explain::{Mechanism, explain};
 use lotsfree_report::TextOptions;
-use lotsfree_report::runs::{runs_html, runs_json, runs_pictures, runs_text};
+use lotsfree_report::runs::{
+    runs_html, runs_json, runs_pictures, runs_text, strategies_json, strategies_schema, strategies_text,
+};
 use lotsfree_run::{Event, EventKind, Facts, Memory, Run, Sample, Sink, State, Toll};
+use lotsfree_scenario::{Strategies, Strategy};
 use synthetic::{Fate, facts, run, scenario, write};
 use unicode_width::UnicodeWidthStr;
 
@@ -221,6 +224,36 @@ fn a_sweep_shows_every_value_once_and_details_at_the_largest() {
         json(&runs)["runs"].as_array().unwrap().iter().map(|run| run["shown"] == true).collect();
     assert_eq!(shown.iter().filter(|shown| **shown).count(), 3);
     assert_eq!(runs_html(&runs), page, "the same runs give the same page");
+}
+
+#[test]
+fn a_table_of_strategies_is_as_its_schema_says_and_leaves_out_what_did_not_run() {
+    let root = tempfile::tempdir().unwrap();
+    let runs = variants(root.path(), 2);
+    let labels: Vec<String> = runs.iter().map(|run| run.facts().variant.clone().unwrap()).collect();
+    let row = |variant: &str| Strategy {
+        name: format!("as {variant}"),
+        variant: variant.to_owned(),
+        without: labels[0].clone(),
+        needs: "nothing".to_owned(),
+        kernels: "all".to_owned(),
+        at: None,
+    };
+    let table = Strategies {
+        title: "What helps".to_owned(),
+        from: None,
+        at: None,
+        row: vec![row(&labels[1]), row("never run")],
+    };
+    let schema: serde_json::Value = serde_json::from_str(&strategies_schema()).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&strategies_json(&table, &runs).unwrap()).unwrap();
+    assert!(jsonschema::is_valid(&schema, &json), "{json}");
+    assert_eq!(json["strategies"].as_array().unwrap().len(), 1);
+    for width in [40, 100] {
+        let text = strategies_text(&table, &runs, plain(width));
+        assert!(text.lines().all(|line| line.width() <= width), "{text}");
+        assert!(text.contains("What helps") && !text.contains("never run"), "{text}");
+    }
 }
 
 #[test]

@@ -57,6 +57,10 @@ pub(crate) struct Header {
     #[serde(rename = "measure")]
     #[schemars(with = "Option<MeasureTable>")]
     _measure: Option<IgnoredAny>,
+    /// Strategies, each with a variant that has it and one that is without.
+    #[serde(rename = "strategies")]
+    #[schemars(with = "Option<Strategies>")]
+    _strategies: Option<IgnoredAny>,
     #[serde(rename = "calibration")]
     #[schemars(skip)]
     _calibration: Option<IgnoredAny>,
@@ -122,6 +126,56 @@ pub(crate) struct SweepTable {
     pub(crate) title: Option<String>,
     /// The unit in which an axis shows them, such as `"GiB"`.
     pub(crate) unit: Option<String>,
+}
+
+/// A table of strategies: what each protects and costs, by a variant that has it and one that is without.
+/// `lotsfree sim SCENARIO --table` runs these variants and fills the table.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Strategies {
+    /// What the table shows, in a line.
+    pub title: String,
+    /// The actor that the measured one is protected from; what it gets done is a cost.
+    #[serde(default)]
+    pub from: Option<String>,
+    /// The value of the sweep at which variants are compared, as the sweep writes it.
+    #[serde(default)]
+    pub at: Option<String>,
+    /// The strategies.
+    #[schemars(length(min = 1))]
+    pub row: Vec<Strategy>,
+}
+
+/// A row of the table of strategies.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Strategy {
+    /// What is done.
+    pub name: String,
+    /// The variant in which it is done.
+    pub variant: String,
+    /// The variant that is without it.
+    pub without: String,
+    /// What has to be changed for it.
+    pub needs: String,
+    /// Which kernels have it.
+    pub kernels: String,
+    /// The value of the sweep for this row, if it is another.
+    #[serde(default)]
+    pub at: Option<String>,
+}
+
+impl Strategies {
+    /// The value of the sweep at which the variants of a row are compared; `None` without a sweep.
+    pub fn point<'a>(&'a self, row: &'a Strategy) -> Option<&'a str> {
+        row.at.as_deref().or(self.at.as_deref())
+    }
+
+    /// Whether a row is about a variant at a value of the sweep.
+    pub fn wants(&self, variant: &str, point: Option<&str>) -> bool {
+        let in_row = |row: &Strategy| row.variant == variant || row.without == variant;
+        self.row.iter().any(|row| in_row(row) && self.point(row) == point)
+    }
 }
 
 /// What is measured. Without it, the operations of all actors from begin to end.

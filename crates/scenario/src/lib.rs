@@ -24,6 +24,7 @@ pub use case::{CalibrationSpec, Case, MeasureSpec, NamedFile, Placement, Schedul
 pub use costs::{Costs, MeasuredCosts};
 pub use error::{Error, Errors};
 pub use experiments::{Cause, Experiment, Experiments, Look, Stand};
+pub use format::{Strategies, Strategy};
 pub use generation::{Generation, Kernel, UnknownGeneration};
 pub use machine::{
     Conditions, Cpus, Disk, Distance, Filesystem, KernelMemory, MachineSpec, Occupied, Swap, SwapOn, Zpool,

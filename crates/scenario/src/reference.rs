@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::case::{CalibrationSpec, NamedFile};
 use crate::costs::Costs;
-use crate::format::{ActorTable, Header, MeasureTable, SweepTable, schema_of};
+use crate::format::{ActorTable, Header, MeasureTable, Strategies, Strategy, SweepTable, schema_of};
 use crate::generation::Generation;
 use crate::machine::{Disk, MachineSpec, Swap, Zswap};
 use crate::read::fields;
@@ -117,6 +117,12 @@ pub fn document() -> String {
     text += &description(&schema_of::<SweepTable>().to_value());
     text += "\n\n";
     text += &table_of::<SweepTable>();
+    text += "\n## `[strategies]`\n\n";
+    text += &description(&schema_of::<Strategies>().to_value());
+    text += "\n\n";
+    text += &table_of::<Strategies>();
+    text += "\nEach `[[strategies.row]]` has\n\n";
+    text += &table_of::<Strategy>();
     text += "\n## `[measure]`\n\n";
     text += &description(&schema_of::<MeasureTable>().to_value());
     text += "\n\n";

@@ -16,7 +16,7 @@ use crate::case::{
 use crate::costs::Costs;
 use crate::document::{Document, Entry, LARGEST, Node, Place, Source, Table, Value};
 use crate::error::{Collector, Errors, quoted, suggestion};
-use crate::format::{ActorTable, Header, Instant, MeasureTable, SweepTable};
+use crate::format::{ActorTable, Header, Instant, MeasureTable, Strategies, SweepTable};
 use crate::machine::{MachineSpec, machine};
 use crate::read::{fields, read, unknown_key, unknown_name};
 use crate::tuning;
@@ -52,8 +52,12 @@ struct Shared {
     base: String,
     variants: Vec<Variant>,
     sweep: Option<Sweep>,
+    strategies: Option<Strategies>,
     directory: PathBuf,
 }
+
+/// Sections of a file that are about its cases, and in none of them.
+const SPANNING: [&str; 3] = ["variant", "sweep", "strategies"];
 
 /// A value that an override puts at a key.
 #[derive(Clone, Debug)]
@@ -175,6 +179,11 @@ impl Scenario {
         std::iter::once(self.shared.base.as_str()).chain(variants)
     }
 
+    /// Its table of strategies.
+    pub fn strategies(&self) -> Option<&Strategies> {
+        self.shared.strategies.as_ref()
+    }
+
     /// The cases: every variant (or those of these names, in the order of the file) at every value of the
     /// sweep.
     ///
@@ -214,7 +223,8 @@ impl Scenario {
         let before = errors.count();
         check_sweep(&top, sweep.as_ref(), &variants, &sets, &mut errors);
         let sweep = sweep.filter(|_| errors.count() == before);
-        let shared = Arc::new(Shared { document, sets, base, variants, sweep, directory });
+        let strategies = strategies(&top, &base, &variants, sweep.as_ref(), &mut errors);
+        let shared = Arc::new(Shared { document, sets, base, variants, sweep, strategies, directory });
         let scenario = Scenario { shared };
         if scenario.bounded(&top, &mut errors) {
             let wanted = |name: &str| names.is_none_or(|names| names.iter().any(|wanted| wanted == name));
@@ -245,7 +255,7 @@ impl Scenario {
             errors.add(place("actor"), "actor", format!("{actors} actors: {}", too_many_threads()));
             return false;
         }
-        let sections = top.0.iter().filter(|entry| entry.key != "variant" && entry.key != "sweep");
+        let sections = top.0.iter().filter(|entry| !SPANNING.contains(&entry.key.as_str()));
         let weight: usize = sections.map(|entry| entry.node.weight()).sum();
         if weight.saturating_mul(cases) > WORK {
             let message = format!(
@@ -298,8 +308,8 @@ impl Shared {
     /// The document of a case: without the sections that span cases, with the overrides in it.
     fn resolve(&self, variant: Option<usize>, point: Option<usize>, errors: &mut Collector) -> Table {
         let sections = self.document.root.0.iter();
-        let mut root =
-            Table(sections.filter(|entry| entry.key != "variant" && entry.key != "sweep").cloned().collect());
+        let is_of_cases = |entry: &&Entry| !SPANNING.contains(&entry.key.as_str());
+        let mut root = Table(sections.filter(is_of_cases).cloned().collect());
         if let Some(variant) = variant.and_then(|index| self.variants.get(index)) {
             for set in &variant.sets {
                 set.apply(&mut root, errors);
@@ -622,6 +632,54 @@ impl Sweep {
         };
         Some((point, value))
     }
+}
+
+/// The table of strategies, whose variants, value of the sweep and actor there are.
+fn strategies(
+    top: &Table,
+    base: &str,
+    variants: &[Variant],
+    sweep: Option<&Sweep>,
+    errors: &mut Collector,
+) -> Option<Strategies> {
+    let node = top.get("strategies")?;
+    let table: Strategies = read(node, "strategies", errors)?;
+    let before = errors.count();
+    let points: Vec<String> = sweep.map_or_else(Vec::new, |sweep| {
+        (0..sweep.values.len()).filter_map(|index| Some(sweep.point(index)?.0.label)).collect()
+    });
+    let points: Vec<&str> = points.iter().map(String::as_str).collect();
+    let names: Vec<&str> = std::iter::once(base).chain(variants.iter().map(|v| v.name.as_str())).collect();
+    let actors: Vec<&str> = named(top, "actor").filter_map(name_of).collect();
+    let mut check = |at: Place, key: String, name: &str, known: &[&str]| {
+        if !known.contains(&name) {
+            errors.add(at, key, unknown_name(name, known));
+        }
+    };
+    let of_table = |key: &str| node.table().and_then(|table| table.get(key)).map_or(node.at, |node| node.at);
+    if let Some(from) = &table.from {
+        check(of_table("from"), "strategies.from".to_owned(), from, &actors);
+    }
+    if let Some(at) = &table.at {
+        check(of_table("at"), "strategies.at".to_owned(), at, &points);
+    }
+    let rows = match node.table().and_then(|table| table.get("row")).map(|node| &node.value) {
+        Some(Value::List(rows)) => rows.as_slice(),
+        _ => &[],
+    };
+    for (number, (row, node)) in table.row.iter().zip(rows).enumerate() {
+        let of_row = |key: &str| node.table().and_then(|row| row.get(key)).map_or(node.at, |node| node.at);
+        let key = |key: &str| format!("strategies.row[{number}].{key}");
+        check(of_row("variant"), key("variant"), &row.variant, &names);
+        check(of_row("without"), key("without"), &row.without, &names);
+        if let Some(at) = &row.at {
+            check(of_row("at"), key("at"), at, &points);
+        }
+    }
+    if sweep.is_some() && table.row.iter().any(|row| table.point(row).is_none()) {
+        errors.add(node.at, "strategies.at", "missing; the scenario has a sweep: write one of its values");
+    }
+    (errors.count() == before).then_some(table)
 }
 
 /// A text as a number of units; without a unit of bytes, nanoseconds or bytes per second.

@@ -259,6 +259,18 @@ fn each_says_where_what_and_what_would_be_accepted() {
              actor.copy.size = 20 GiB)".to_owned()),
         ("[measure]", "[sweep]\nkey = \"actor.copy.size\"\nunit = \"s\"\nvalues = [\"1 GiB\"]\n[measure]",
             "27:11: sweep.values[0]: \"1 GiB\" cannot be given in \"s\"; write another unit".to_owned()),
+        // The table of strategies.
+        ("[measure]", "[strategies]\ntitle = \"t\"\nfrom = \"cat\"\n[[strategies.row]]\nname = \"n\"\nvariant = \"off\"\n\
+                       without = \"base\"\nneeds = \"x\"\nkernels = \"all\"\n[measure]",
+            "26:8: strategies.from: \"cat\" is not known; accepted: \"server\", \"copy\"".to_owned()),
+        ("[measure]", "[strategies]\ntitle = \"t\"\n[[strategies.row]]\nname = \"n\"\nvariant = \"of\"\nwithout = \"base\"\n\
+                       needs = \"x\"\nkernels = \"all\"\n[measure]",
+            "28:11: strategies.row[0].variant: \"of\" is not known; did you mean \"off\"? Accepted: \"base\", \"off\""
+                .to_owned()),
+        ("[measure]", "[sweep]\nkey = \"actor.copy.size\"\nvalues = [\"1 GiB\"]\n[strategies]\ntitle = \"t\"\n\
+                       at = \"2 GiB\"\n[[strategies.row]]\nname = \"n\"\nvariant = \"off\"\nwithout = \"base\"\n\
+                       needs = \"x\"\nkernels = \"all\"\n[measure]",
+            "29:6: strategies.at: \"2 GiB\" is not known; did you mean \"1 GiB\"? Accepted: \"1 GiB\"".to_owned()),
         ("[measure]", "[sweep]\nkey = \"seed\"\nvalues = [1]\n[measure]",
             format!("25:7: sweep.key: \"seed\" is not a key that can be swept; {keys}")),
         ("[measure]", "[sweep]\nkey = \"vm.swappiness\"\nvalues = [1]\n[measure]",

@@ -18,7 +18,7 @@ use anyhow::Context;
 use lotsfree_engine::SimulateError;
 use lotsfree_engine::machine::End;
 use lotsfree_run::{Run, State, WriteError};
-use lotsfree_scenario::{Case, Record};
+use lotsfree_scenario::{Case, Record, Scenario, Strategies};
 use lotsfree_units::Bytes;
 
 use crate::cli::SimArgs;
@@ -71,7 +71,16 @@ pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
         return Ok(0);
     }
     let (name, scenario) = scenarios::load(named)?;
-    let mut cases = scenarios::cases(&scenario, &arguments.set, &arguments.variant)?;
+    let table = table(arguments, &name, &scenario)?;
+    let variants = match table {
+        Some(table) => table.row.iter().flat_map(|row| [&row.variant, &row.without]).cloned().collect(),
+        None => arguments.variant.clone(),
+    };
+    let mut cases = scenarios::cases(&scenario, &arguments.set, &variants)?;
+    if let Some(table) = table {
+        cases
+            .retain(|case| table.wants(&case.variant, case.sweep.as_ref().map(|point| point.label.as_str())));
+    }
     let record = arguments.calibration.as_deref().map(Record::load).transpose()?;
     // What a run of the machine says of it goes before what a record says.
     if let Some(path) = &arguments.like {
@@ -100,7 +109,10 @@ pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
         let names: Vec<String> = failed.iter().map(|(job, _)| job.name()).collect();
         output::remark(&runs::tally(jobs.len(), runs.len(), complete, &names));
     }
-    let shown = runs::show(&runs, &arguments.style, arguments.json, arguments.verbose);
+    let shown = match table {
+        Some(table) => runs::show_strategies(table, &runs, &arguments.style, arguments.json),
+        None => runs::show(&runs, &arguments.style, arguments.json, arguments.verbose),
+    };
     point_to(&base, &jobs, &runs, arguments);
     let mut errors = failed.into_iter().map(|(_, error)| error).chain(shown.err());
     let first = errors.next();
@@ -110,6 +122,23 @@ pub(crate) fn run(arguments: &SimArgs) -> anyhow::Result<u8> {
         (None, Some(code)) if complete < jobs.len() => Ok(code),
         (None, _) => Ok(0),
     }
+}
+
+/// The table of strategies that is to be filled.
+///
+/// # Errors
+/// If the scenario has none.
+fn table<'a>(
+    arguments: &SimArgs,
+    name: &str,
+    scenario: &'a Scenario,
+) -> anyhow::Result<Option<&'a Strategies>> {
+    if !arguments.table {
+        return Ok(None);
+    }
+    let why =
+        || format!("the scenario {name} has no table of strategies: --table needs its section [strategies]");
+    scenario.strategies().with_context(why).map(Some)
 }
 
 /// Runs cases on the model, each into its directory. Interrupted runs are left out.

@@ -18,11 +18,13 @@ mod json;
 mod page;
 mod pictures;
 mod spaces;
+mod strategies;
 pub(crate) mod text;
 mod validation;
 mod worth;
 
 pub use json::runs_json;
 pub use page::{PicturePage, runs_html, runs_pictures};
+pub use strategies::{strategies_json, strategies_schema, strategies_text};
 pub use text::runs_text;
 pub use validation::{validation_markdown, validation_tables};
