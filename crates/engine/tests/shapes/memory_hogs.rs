@@ -1,10 +1,11 @@
 //! Compares memory-hogs.toml and overnight.toml with "Memory Hogs" (ADMIN 20/2014), in runs of two thirds of
 //! the scenarios' length or less.
 
-use lotsfree_run::{ActorFigures, Figures};
+use lotsfree_run::{ActorFigures, EventKind, Figures};
+use lotsfree_scenario::Scenario;
 use lotsfree_settings::SWAPPINESS;
 
-use crate::{figures, of};
+use crate::{figures, of, simulated};
 
 const MEMORY_HOGS: &str = include_str!("../../../../scenarios/memory-hogs.toml");
 const OVERNIGHT: &str = include_str!("../../../../scenarios/overnight.toml");
@@ -69,6 +70,36 @@ fn a_writer_that_leaves_the_cache_alone_or_a_bound_for_it_protects_the_server() 
     for variant in ["3.10, direct", "3.10, dontneed", "3.10, page-cache limit", "3.0, page-cache limit"] {
         assert!(relative(variant, LARGE, &[]) > 0.98, "{variant}");
     }
+}
+
+/// Table 1: what the application, others and the machine can do. Transparent huge pages are split and go, a
+/// limit for the writer does not limit the cache, and one writer that goes through it suffices.
+#[test]
+fn the_strategies_of_table_1_protect_or_do_not() {
+    let of = |variant: &str| relative(&format!("3.0, {variant}"), LARGE, &[]);
+    let plain = relative("3.0", LARGE, &[]);
+    for variant in ["pinned", "huge pages", "smaller heap", "direct", "double the RAM"] {
+        assert!(of(variant) > 0.97, "{variant}: {}", of(variant));
+    }
+    for variant in ["collector", "limits on dd", "two writers, one direct"] {
+        assert!(of(variant) < 0.7, "{variant}: {}", of(variant));
+    }
+    let thp = of("THP");
+    assert!(thp > plain + 0.1 && thp < 0.9, "{thp} instead of {plain}");
+}
+
+#[test]
+fn a_small_swap_lets_a_spike_end_in_a_kill() {
+    let killed = |variant: &str| {
+        let cases =
+            Scenario::parse(MEMORY_HOGS, "s.toml").expect("a scenario").cases(Some(&[variant.to_owned()]));
+        let cases = cases.expect("cases");
+        let case =
+            cases.iter().find(|case| case.sweep.as_ref().is_some_and(|at| at.label == "0")).expect("a case");
+        let run = simulated(case);
+        run.events().iter().filter(|event| event.kind == EventKind::OomKill).count()
+    };
+    assert_eq!((killed("3.0, spike"), killed("3.0, small swap, spike")), (0, 1));
 }
 
 #[test]
