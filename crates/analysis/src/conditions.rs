@@ -1,6 +1,8 @@
 //! The part of a machine's memory that no actor can have: [`conditions`].
 
-use lotsfree_kernel_files::counters::{Counter, Meminfo, Values, Zoneinfo, meminfo, vmstat, zoneinfo};
+use lotsfree_kernel_files::counters::{
+    Counter, Meminfo, Values, Zoneinfo, meminfo, status, vmstat, zoneinfo,
+};
 use lotsfree_kernel_files::file::zoneinfo::Zone;
 use lotsfree_run::{Run, RunOn, Sample};
 use lotsfree_scenario::{Conditions, MachineSpec, Occupied};
@@ -25,8 +27,22 @@ pub fn conditions(run: &Run, machine: &MachineSpec, has_pool: bool) -> Condition
         measured_disk: matches!(run.facts().machine, RunOn::Host | RunOn::Cgroup),
         pagesets: first.as_ref().and_then(|first| pagesets(page, first, nodes.len(), cpus)),
         committed: first.as_ref().and_then(|first| line(first, meminfo::Committed_AS)),
-        page_tables: first.as_ref().and_then(|first| line(first, meminfo::PageTables)),
+        page_tables: first.as_ref().and_then(others_page_tables),
     }
+}
+
+/// Page tables of what is none of the actors: the lab's processes are there before the first sample.
+fn others_page_tables(first: &Sample) -> Option<Size> {
+    let own = first.processes.iter().filter_map(|process| process.status.get(status::VmPTE)).sum::<u64>();
+    Some(Size(Bytes(line(first, meminfo::PageTables)?.bytes().saturating_sub(own << 10))))
+}
+
+/// Memory that the zones of a run's kernel manage; `None` if its samples do not show it.
+pub fn managed_memory(run: &Run) -> Option<Bytes> {
+    let page = PageSize::new(run.facts().page_size).unwrap_or_default();
+    let managed =
+        run.samples().get(0)?.zones.iter().filter_map(|zone| zone.marks.get(zoneinfo::managed)).sum();
+    Some(page.of(managed)).filter(|managed| managed.0 > 0)
 }
 
 /// Memory of a node that an actor could obtain, in bytes: free pages, pages in the CPUs' pagesets, pages on
@@ -139,6 +155,7 @@ fn pagesets(page: PageSize, sample: &Sample, nodes: usize, cpus: u32) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lotsfree_run::ProcessSample;
     use lotsfree_watch::Sampler;
 
     #[test]
@@ -197,5 +214,19 @@ mod tests {
         first.zones.iter_mut().for_each(|zone| zone.stats = Values::default());
         let kernel = occupied(PageSize::X86, Bytes::ZERO, (&first, &measured), &total);
         assert_eq!(kernel, Some(Occupied::PerNode(vec![Size(Bytes(of(&first) + tables * 4096))])));
+    }
+
+    #[test]
+    fn page_tables_of_the_actors_are_none_of_the_others() {
+        let mut first = Sample { meminfo: Values::default(), ..Sample::default() };
+        assert_eq!(others_page_tables(&first), None, "a sample that does not tell");
+        first.meminfo.set(meminfo::PageTables, 7000);
+        assert_eq!(others_page_tables(&first), Some(Size::kib(7000)));
+        for tables in [300, 2100] {
+            let mut process = ProcessSample::default();
+            process.status.set(status::VmPTE, tables);
+            first.processes.push(process);
+        }
+        assert_eq!(others_page_tables(&first), Some(Size::kib(4600)));
     }
 }

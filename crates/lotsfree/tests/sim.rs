@@ -832,12 +832,12 @@ fn a_calibration_is_taken_and_named() {
     );
 }
 
-/// Writes a run of the model once more, as that of a kernel.
-fn as_a_kernel_s(from: &Path, to: &Path) {
+/// Writes a run of the model once more, as that of a kernel that executed a scenario of this memory.
+fn as_a_kernel_s(from: &Path, to: &Path, memory: &str) {
     let run = Run::open(from).unwrap();
     let mut facts = run.facts().clone();
     (facts.machine, facts.kernel, facts.calibration) = (RunOn::Vm, "6.1.0-test".to_owned(), None);
-    let mut writer = Writer::create(to, facts, run.scenario()).unwrap();
+    let mut writer = Writer::create(to, facts, &run.scenario().replace("128 MiB", memory)).unwrap();
     for row in 0..run.samples().len() {
         writer.sample(&run.samples().get(row).unwrap()).unwrap();
     }
@@ -850,7 +850,7 @@ fn a_run_can_begin_as_the_kernel_s_did_and_compare_says_when_it_does_not() {
     let tiny = ["sim", "tiny.toml", "--variant", "as-it-is"];
     let sim = |more: &[&str]| place.run(&[&tiny[..], more].concat());
     assert_eq!(sim(&["-o", "model"]).status.code(), Some(0));
-    as_a_kernel_s(&place.at("model/as-it-is"), &place.at("kernel"));
+    as_a_kernel_s(&place.at("model/as-it-is"), &place.at("kernel"), "128 MiB");
 
     let untold = "the model was not told that";
     says(&out(&place.run(&["compare", "kernel", "model"])), &["Not the same machine", untold, "--like"]);
@@ -867,6 +867,12 @@ fn a_run_can_begin_as_the_kernel_s_did_and_compare_says_when_it_does_not() {
     };
     refused(&["--like", "model"], "no run of a kernel is there");
     refused(&["--like", "kernel", "--set", "machine.cpus=1"], "its runs are of other machines");
+    // On a host the size that the scenario says does not count.
+    as_a_kernel_s(&place.at("model/as-it-is"), &place.at("small"), "100 MiB");
+    refused(
+        &["--like", "small", "--set", "machine.nodes=[\"100 MiB\"]"],
+        "machine.nodes: have 100 MiB, and the kernel of small manages ",
+    );
 }
 
 #[test]

@@ -3,9 +3,10 @@
 
 use std::path::Path;
 
-use lotsfree_analysis::conditions::conditions;
+use lotsfree_analysis::conditions::{conditions, managed_memory};
 use lotsfree_run::{Run, RunOn};
 use lotsfree_scenario::{Case, Record, Scenario};
+use lotsfree_units::Bytes;
 
 use super::host;
 use crate::{output, runs};
@@ -41,6 +42,7 @@ pub(super) fn apply(cases: &mut [Case], path: &Path, record: Option<&Record>) ->
         let alike = || executed.iter().filter(|one| one.is_on_machine_of(case));
         match alike().find(|one| one.is_of(case)).or_else(|| alike().next()) {
             Some(one) => {
+                one.fits(case)?;
                 let told = conditions(&one.run, &case.machine, case.has_pool());
                 case.machine.take(told, record);
             }
@@ -80,6 +82,20 @@ impl Executed {
             (machine.generation, machine.page(), machine.nodes.clone(), machine.cpus_per_node())
         };
         of(&self.case) == of(case)
+    }
+
+    /// Whether a case's machine has the memory that this kernel manages: on a host the scenario's size does not
+    /// count.
+    fn fits(&self, case: &Case) -> anyhow::Result<()> {
+        let has = case.machine.nodes.iter().map(|node| node.bytes()).sum();
+        let managed = managed_memory(&self.run).unwrap_or_default();
+        anyhow::ensure!(
+            managed.0 <= has,
+            "machine.nodes: have {}, and the kernel of {} manages {managed}; write the memory of that machine",
+            Bytes(has),
+            self.run.directory().unwrap_or(Path::new("the run")).display()
+        );
+        Ok(())
     }
 
     fn is_of(&self, case: &Case) -> bool {
