@@ -1,6 +1,8 @@
-//! When a process reached the stages of its work, and how many page faults it took there.
+//! When a process reached the stages of its work, how many page faults it took there, and what memory it had
+//! then.
 
-use lotsfree_run::{Event, EventKind};
+use lotsfree_run::{Event, EventKind, StageMemory};
+use lotsfree_units::Bytes;
 use lotsfree_units::words::counted;
 
 use crate::measure::nanoseconds;
@@ -15,6 +17,8 @@ pub struct Stage {
     pub after_ns: u64,
     /// Page faults since then.
     pub faults: u64,
+    /// Memory of the process at the stage; `None` of runs that do not tell.
+    pub memory: Option<StageMemory>,
 }
 
 /// The stages of the actor that is measured, each when it was reached first. There are none where the run
@@ -36,6 +40,7 @@ pub fn stages(view: &View<'_>) -> Vec<Stage> {
             name: event.what.clone(),
             after_ns: event.at.saturating_sub(at),
             faults: all.saturating_sub(faults),
+            memory: event.memory,
         });
         (at, faults) = (event.at, all);
     }
@@ -44,17 +49,19 @@ pub fn stages(view: &View<'_>) -> Vec<Stage> {
 
 /// What [`stages`] come to, as a sentence without its end; `None` if there are none.
 pub fn sentence(view: &View<'_>) -> Option<String> {
-    let said = stages(view).into_iter().enumerate().map(|(number, Stage { name, after_ns, faults })| {
-        let after = nanoseconds(after_ns as f64);
-        let faults = match faults {
-            0 => "no page fault".to_owned(),
-            faults => counted(faults, "page fault"),
-        };
-        match number {
-            0 => format!("{name} {after} after the start, with {faults}"),
-            _ => format!("{name} {after} later, with {faults}"),
-        }
-    });
+    let said =
+        stages(view).into_iter().enumerate().map(|(number, Stage { name, after_ns, faults, memory })| {
+            let after = nanoseconds(after_ns as f64);
+            let faults = match faults {
+                0 => "no page fault".to_owned(),
+                faults => counted(faults, "page fault"),
+            };
+            let since = if number == 0 { "after the start" } else { "later" };
+            let memory = memory.map_or_else(String::new, |StageMemory { size, resident }| {
+                format!(" (VmSize {}, VmRSS {})", Bytes::kib(size), Bytes::kib(resident))
+            });
+            format!("{name} {after} {since}, with {faults}{memory}")
+        });
     let said: Vec<String> = said.collect();
     (!said.is_empty()).then(|| said.join("; "))
 }
@@ -69,7 +76,7 @@ mod tests {
         let mut memory = Memory::default();
         for &(at, kind, what, faults) in events {
             let actor = Some("a".to_owned());
-            memory.event(&Event { at, kind, what: what.to_owned(), actor, faults }).unwrap();
+            memory.event(&Event { faults, ..Event::new(at, kind, what, actor) }).unwrap();
         }
         let row = Interval {
             from: 0,

@@ -408,9 +408,7 @@ impl Coordinator<'_> {
             return Err(LabError::Agent { actor, why });
         }
         let now = self.begin.map_or(0, |begin| Clock::default().beginning(begin).now());
-        let mut say = |kind, what| {
-            self.events.push(Event { at: now, kind, what, actor: Some(actor.clone()), faults: None })
-        };
+        let mut say = |kind, what| self.events.push(Event::new(now, kind, what, Some(actor.clone())));
         match status.signal() {
             Some(9) if kills > self.oom_kills => {
                 say(EventKind::OomKill, "killed by the OOM killer".to_owned());

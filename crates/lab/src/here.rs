@@ -163,7 +163,7 @@ pub(crate) fn execute(
     output.begin(facts(case, machine, remarks))?;
     for what in &segments.notes {
         let (kind, what) = (EventKind::Note, what.clone());
-        output.sink().event(&Event { at: 0, kind, what, actor: None, faults: None })?;
+        output.sink().event(&Event::new(0, kind, what, None))?;
     }
     coordinate(case, &segments.names, place, output.sink(), &mut |at| watch(Stage::At(at)))
 }

@@ -591,16 +591,16 @@ fn page_faults_are_told_by_the_stage_in_which_they_happened() {
         &[
             "page faults 16,384 16,384 16,384",
             "time in the kernel per fault",
-            "after the start, with no page fault; touched",
-            "later, with 16,384 page faults.",
-            "after the start, with 16,384 page faults; touched",
-            "later, with no page fault.",
+            "after the start, with no page fault (VmSize 145 MiB, VmRSS 0 B); touched",
+            "later, with 16,384 page faults (VmSize 145 MiB, VmRSS 64 MiB).",
+            "after the start, with 16,384 page faults (VmSize 145 MiB, VmRSS 64 MiB); touched",
+            "later, with no page fault (VmSize 145 MiB, VmRSS 64 MiB).",
         ],
     );
     place.run(&["report", "runs/page-faults", "-o", "page.html"]);
     says(
         &fs::read_to_string(place.at("page.html")).unwrap(),
-        &["<h2>Stages</h2>", "with no page fault; touched"],
+        &["<h2>Stages</h2>", "with no page fault (VmSize "],
     );
 }
 

@@ -290,14 +290,7 @@ fn brief(label: &str, spent: lotsfree_run::Spent, latencies: [u64; 3]) -> Run {
     let mut memory = Memory::default();
     let second = 1_000_000_000;
     for (at, ns) in (1..).zip(latencies) {
-        let mark = Event {
-            at: at * second,
-            kind: EventKind::Mark,
-            what: "written".into(),
-            actor: Some("copy".into()),
-            faults: None,
-        };
-        memory.event(&mark).unwrap();
+        memory.event(&Event::new(at * second, EventKind::Mark, "written", Some("copy".into()))).unwrap();
         memory.intervals(&[ten_requests(at, ns, spent)]).unwrap();
     }
     let measure = lotsfree_run::Measured {
@@ -386,7 +379,7 @@ fn killed_at_5_s(from: u64) -> Run {
         memory.sample(&sample).unwrap();
     }
     let what = "QEMU was killed".to_owned();
-    memory.event(&Event { at: 5 * second, kind: EventKind::Error, what, actor: None, faults: None }).unwrap();
+    memory.event(&Event::new(5 * second, EventKind::Error, what, None)).unwrap();
     let window = lotsfree_run::Window { from: from * second, to: 40 * second };
     let measure = lotsfree_run::Measured { window: Some(window), ..Default::default() };
     let facts = Facts { variant: Some("base".to_owned()), measure, ..Facts::default() };
@@ -565,15 +558,7 @@ fn hostile(label: &str) -> Run {
     let nasty = format!("{label}{NASTY}");
     for row in 0..9_u64 {
         let kind = if row == 3 { EventKind::OomKill } else { EventKind::Mark };
-        memory
-            .event(&Event {
-                at: row * 7,
-                kind,
-                what: nasty.clone(),
-                actor: Some(nasty.clone()),
-                faults: None,
-            })
-            .unwrap();
+        memory.event(&Event::new(row * 7, kind, nasty.clone(), Some(nasty.clone()))).unwrap();
         let mut sample = Sample { at: row * 10, ..Sample::default() };
         for (name, value) in [
             ("nr_free_pages", u64::MAX >> row),

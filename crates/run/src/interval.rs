@@ -90,6 +90,27 @@ pub struct Event {
     /// For a mark: page faults of the actor's process since it started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faults: Option<u64>,
+    /// For a mark: memory of the actor's process at that moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<StageMemory>,
+}
+
+impl Event {
+    /// An event that is no mark.
+    pub fn new(at: u64, kind: EventKind, what: impl Into<String>, actor: Option<String>) -> Self {
+        Event { at, kind, what: what.into(), actor, faults: None, memory: None }
+    }
+}
+
+/// Memory of a process when it reached a stage, in KiB, as `/proc/PID/status` has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageMemory {
+    /// What it has mapped.
+    #[serde(rename = "VmSize")]
+    pub size: u64,
+    /// What of it is in memory. Huge pages of the pool are not in it.
+    #[serde(rename = "VmRSS")]
+    pub resident: u64,
 }
 
 /// Kinds of [`Event`].

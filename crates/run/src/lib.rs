@@ -50,7 +50,7 @@ mod writer;
 pub use column::Column;
 pub use facts::{CalibrationFacts, Facts, Measured, NodeFacts, RunOn, Timing, Window};
 pub use histogram::Histogram;
-pub use interval::{Event, EventKind, Interval, Spent, Toll};
+pub use interval::{Event, EventKind, Interval, Spent, StageMemory, Toll};
 pub use intervals::Intervals;
 pub use memory::Memory;
 pub use run::{OpenError, Run, is_run};

@@ -162,7 +162,7 @@ impl Receiver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::EventKind;
+    use crate::{EventKind, StageMemory};
     use lotsfree_kernel_files::counters::vmstat;
 
     fn sample(at: u64, free: u64) -> Sample {
@@ -173,8 +173,8 @@ mod tests {
 
     #[test]
     fn whatever_the_pieces_the_messages_are_the_same() {
-        let event =
-            Event { at: 7, kind: EventKind::Mark, what: "ready".to_owned(), actor: None, faults: Some(3) };
+        let memory = Some(StageMemory { size: 40, resident: 30 });
+        let event = Event { faults: Some(3), memory, ..Event::new(7, EventKind::Mark, "ready", None) };
         let interval = Interval {
             from: 0,
             at: 9,

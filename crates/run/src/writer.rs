@@ -273,7 +273,7 @@ impl Sink for Writer {
             self.grown.event_bytes = u64::MAX;
             self.buffer.clear();
             let what = format!("no more events are kept than these {before} bytes");
-            let last = Event { at: event.at, kind: EventKind::Note, what, actor: None, faults: None };
+            let last = Event::new(event.at, EventKind::Note, what, None);
             Encoder::event(&last, &mut self.buffer);
         }
         self.append()

@@ -132,7 +132,7 @@ fn a_run_from_before_there_was_a_toll_is_read_and_lacks_it() {
     let mut rows = small(4);
     let all = rows.intervals.iter_mut().flatten();
     all.for_each(|interval| interval.toll = Toll::default());
-    rows.events.iter_mut().for_each(|event| event.faults = None);
+    rows.events.iter_mut().for_each(|event| (event.faults, event.memory) = (None, None));
     for name in ["finished", "unfinished"] {
         let run = Run::open(Path::new(OLDER).join(name)).unwrap();
         assert!(!run.intervals().has_toll(), "{name}");
@@ -307,9 +307,7 @@ fn a_run_whose_machine_failed_says_what_happened() {
     let of_an_actor = Some("app".to_owned());
     for (what, actor) in [("QEMU was killed", None), ("no memory for an operation", of_an_actor)] {
         let what = what.to_owned();
-        writer
-            .event(&Event { at: 1_000_000_000, kind: EventKind::Error, what, actor, faults: None })
-            .unwrap();
+        writer.event(&Event::new(1_000_000_000, EventKind::Error, what, actor)).unwrap();
     }
     writer.finish(State::Interrupted).unwrap();
     assert_eq!(Run::open(&at).unwrap().remarks(), ["the run broke off after 1 s: QEMU was killed"]);

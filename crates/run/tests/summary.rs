@@ -63,8 +63,7 @@ fn run(measure: Measured, counters: &[(&str, u64)]) -> Run {
         };
         memory.intervals(&[interval]).unwrap();
     }
-    let kill =
-        |at| Event { at, kind: EventKind::OomKill, what: "copy".to_owned(), actor: None, faults: None };
+    let kill = |at| Event::new(at, EventKind::OomKill, "copy", None);
     memory.event(&kill(9 * SECOND)).unwrap();
     memory.finish(Facts { measure, ..facts() }, "", State::Complete)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lotsfree_run::{Event, EventKind, Histogram, Interval, Spent, Toll};
+use lotsfree_run::{Event, EventKind, Histogram, Interval, Spent, StageMemory, Toll};
 
 use crate::mm::{Turnover, WaitReason};
 
@@ -177,13 +177,13 @@ const MOST_EVENTS: usize = 1 << 16;
 
 impl Log {
     pub(super) fn add(&mut self, at: u64, kind: EventKind, what: String, actor: Option<&str>) {
-        self.push(Event { at, kind, what, actor: actor.map(str::to_owned), faults: None });
+        self.push(Event::new(at, kind, what, actor.map(str::to_owned)));
     }
 
     /// Records that a thread has reached a stage. Its process has had `faults` page faults by then.
-    pub(super) fn mark(&mut self, at: u64, stage: String, actor: &str, faults: u64) {
-        let actor = Some(actor.to_owned());
-        self.push(Event { at, kind: EventKind::Mark, what: stage, actor, faults: Some(faults) });
+    pub(super) fn mark(&mut self, at: u64, stage: String, actor: &str, faults: u64, memory: StageMemory) {
+        let event = Event::new(at, EventKind::Mark, stage, Some(actor.to_owned()));
+        self.push(Event { faults: Some(faults), memory: Some(memory), ..event });
     }
 
     fn push(&mut self, event: Event) {
@@ -199,7 +199,7 @@ impl Log {
         let left_out = std::mem::take(&mut self.left_out);
         if left_out > 0 {
             let what = format!("{left_out} events more than can be kept between two samples");
-            self.events.push(Event { at: until, kind: EventKind::Note, what, actor: None, faults: None });
+            self.events.push(Event::new(until, EventKind::Note, what, None));
         }
         self.events.sort_by_key(|event| event.at);
         let later = self.events.partition_point(|event| event.at <= until);

@@ -274,7 +274,8 @@ impl Slice<'_> {
         match self.thread.marks.get(mark as usize) {
             Some(name) => {
                 let faults = self.faults.iter().sum();
-                self.log.mark(self.at, name.clone(), &self.group.actor, faults);
+                let memory = self.mm.memory_of(self.cx.process);
+                self.log.mark(self.at, name.clone(), &self.group.actor, faults, memory);
             }
             None => self.fail(Failure::Bad),
         }

@@ -6,6 +6,7 @@
 
 use lotsfree_kernel_files::counters::{Status, Values, status};
 use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
+use lotsfree_run::StageMemory;
 
 use super::frame::entry;
 use super::mmap::Vma;
@@ -41,6 +42,13 @@ impl Mm {
             lines.put(line, self.page.kib(pages));
         }
         lines.values
+    }
+
+    /// What a process has mapped, and what of it is in memory.
+    pub fn memory_of(&self, process: usize) -> StageMemory {
+        let Rss { anon, file, shmem, .. } = self.rss(process);
+        let size = self.processes.get(process).map_or(0, |space| space.total_vm);
+        StageMemory { size: self.page.kib(size), resident: self.page.kib(anon + file + shmem) }
     }
 
     /// Pages of the pool that a region has mapped, in base pages (`hugetlb_usage`).

@@ -1,7 +1,7 @@
 //! [`Process`]: the state that the threads of a process share, and the reports about them.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
 use lotsfree_run::wire::Sender;
-use lotsfree_run::{Event, EventKind, Histogram, Interval, Sink as _, Spent, Toll};
+use lotsfree_run::{Event, EventKind, Histogram, Interval, Sink as _, Spent, StageMemory, Toll};
 use lotsfree_scenario::Case;
 use lotsfree_settings::TRANSPARENT_HUGEPAGE_ENABLED;
 use lotsfree_sys::{Policy, Region, SharedMemory, Usage};
@@ -298,6 +298,17 @@ pub(super) fn faults_so_far() -> u64 {
     Usage::of_process().map_or(0, |used| used.minor_faults.saturating_add(used.major_faults))
 }
 
+/// Memory of this process (`/proc/self/statm`). Reading it takes no memory, which would be a page fault of the
+/// next stage.
+pub(super) fn memory_now() -> Option<StageMemory> {
+    let mut text = [0; 128];
+    let length = File::open("/proc/self/statm").ok()?.read(&mut text).ok()?;
+    let mut pages = str::from_utf8(text.get(..length)?).ok()?.split_ascii_whitespace();
+    let mut next = || pages.next()?.parse::<u64>().ok();
+    let kib = |pages: u64| pages * (lotsfree_sys::page_size() as u64 >> 10);
+    Some(StageMemory { size: kib(next()?), resident: kib(next()?) })
+}
+
 /// Sleeps until a time of the run, or until all threads have ended.
 fn wait_for(running: &[Running], clock: Clock, at: u64) {
     const LOOK: u64 = 20_000_000;
@@ -312,8 +323,7 @@ fn wait_for(running: &[Running], clock: Clock, at: u64) {
 
 fn event(sender: &mut Sender<File>, at: u64, kind: EventKind, what: &str, actor: &str) {
     // An error means that nobody listens any more: the parent has ended, and the kernel kills this process.
-    let _ =
-        sender.event(&Event { at, kind, what: what.to_owned(), actor: Some(actor.to_owned()), faults: None });
+    let _ = sender.event(&Event::new(at, kind, what, Some(actor.to_owned())));
 }
 
 fn begin(

@@ -64,7 +64,7 @@ impl Slow {
             ms(self.user),
             ms(self.system)
         );
-        Event { at: self.at, kind: EventKind::Slow, what, actor: Some(actor.to_owned()), faults: None }
+        Event::new(self.at, EventKind::Slow, what, Some(actor.to_owned()))
     }
 }
 

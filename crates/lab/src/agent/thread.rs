@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::clock::Clock;
 use super::command;
 use super::files::{self, Open};
-use super::process::{Shared, faults_so_far};
+use super::process::{Shared, faults_so_far, memory_now};
 use super::tally::{Account, Slow, Tally, ns};
 
 const PAGE: u64 = 4096;
@@ -275,7 +275,8 @@ impl Worker {
         let actor = Some(self.shared.name.clone());
         let before = self.shared.faults.get().copied().unwrap_or(0);
         let faults = Some(faults_so_far().saturating_sub(before));
-        self.tally().event(Event { at: self.clock.now(), kind: EventKind::Mark, what: name, actor, faults });
+        let event = Event::new(self.clock.now(), EventKind::Mark, name, actor);
+        self.tally().event(Event { faults, memory: memory_now(), ..event });
     }
 
     #[cold]
@@ -291,7 +292,7 @@ impl Worker {
         let what_then = format!("{what}: {error}");
         let mut tally = self.tally();
         if tally.fail(what, error.raw_os_error().unwrap_or(0)) {
-            tally.event(Event { at, kind, what: what_then, actor, faults: None });
+            tally.event(Event::new(at, kind, what_then, actor));
         }
     }
 

@@ -288,12 +288,8 @@ pub(crate) fn while_waiting(length: Duration) -> Option<String> {
 /// well all of them were seen.
 fn notes(seen: &Seen, after: Duration) -> Vec<Event> {
     let at = after.as_nanos() as u64;
-    let note = |what: String, actor: Option<&Arc<str>>| Event {
-        at,
-        kind: EventKind::Note,
-        what,
-        actor: actor.map(|actor| actor.to_string()),
-        faults: None,
+    let note = |what: String, actor: Option<&Arc<str>>| {
+        Event::new(at, EventKind::Note, what, actor.map(|actor| actor.to_string()))
     };
     let doing = |(actor, seeing): (&Arc<str>, &Seeing)| Some(note(seeing.doing.clone()?, Some(actor)));
     let mut notes: Vec<Event> = seen.programs.iter().filter_map(doing).collect();

@@ -351,13 +351,7 @@ impl Directory<'_> {
     fn broke_off(&mut self, at: u64, error: &LabError) {
         let Some(writer) = &mut self.writer else { return };
         // If the output is what failed, it cannot take this either.
-        let _ = writer.event(&Event {
-            at,
-            kind: EventKind::Error,
-            what: error.brief(),
-            actor: None,
-            faults: None,
-        });
+        let _ = writer.event(&Event::new(at, EventKind::Error, error.brief(), None));
     }
 }
 

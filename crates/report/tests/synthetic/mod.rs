@@ -112,7 +112,7 @@ pub(crate) fn write(
         let second = at as f64 / SECOND as f64;
         let mut event = |kind, what: &str, actor: &str| {
             let (what, actor) = (what.to_owned(), Some(actor.to_owned()));
-            writer.event(&Event { at, kind, what, actor, faults: None }).unwrap();
+            writer.event(&Event::new(at, kind, what, actor)).unwrap();
         };
         if row == 0 {
             event(EventKind::Start, "", "server");

@@ -11,7 +11,7 @@ use lotsfree_kernel_files::file::sysv_shm::ShmSegment;
 use lotsfree_kernel_files::file::zoneinfo::{Pageset, Zone};
 use lotsfree_run::{
     Attached, Event, EventKind, Facts, Histogram, Interval, Limits, NodeSample, ProcessSample, Sample, Sink,
-    Spent, Toll,
+    Spent, StageMemory, Toll,
 };
 use lotsfree_units::Bytes;
 use proptest::collection::vec;
@@ -78,7 +78,9 @@ pub(crate) fn small(rows: u64) -> Rows {
         }]);
     }
     let (kind, what) = (EventKind::Mark, "copy begins".to_owned());
-    all.events.push(Event { at: 5, kind, what, actor: Some("copy".to_owned()), faults: Some(9) });
+    let mark = Event::new(5, kind, what, Some("copy".to_owned()));
+    let memory = Some(StageMemory { size: 4096, resident: 1024 });
+    all.events.push(Event { faults: Some(9), memory, ..mark });
     all
 }
 
@@ -273,7 +275,7 @@ fn interval() -> impl Strategy<Value = Interval> {
 pub(crate) fn rows() -> impl Strategy<Value = Rows> {
     let kind = prop::sample::select(vec![EventKind::Mark, EventKind::OomKill, EventKind::Note]);
     let event = (any::<u64>(), kind, "(?s).{0,20}", prop::option::of("[a-z\n]{0,5}"))
-        .prop_map(|(at, kind, what, actor)| Event { at, kind, what, actor, faults: None });
+        .prop_map(|(at, kind, what, actor)| Event::new(at, kind, what, actor));
     (vec((sample(), vec(interval(), 0..3)), 0..6), vec(event, 0..3)).prop_map(|(rows, events)| {
         let mut all = Rows { events, ..Rows::default() };
         for (at, (mut sample, mut intervals)) in (0..).step_by(250).zip(rows) {
