@@ -211,8 +211,9 @@ impl DerefMut for Frames {
 
 /// A page-table entry and page-cache slot.
 pub(crate) mod entry {
-    /// In a page table.
-    pub(crate) const MAPPED: u32 = 1 << 31;
+    /// In a page table: the highest bit.
+    pub(crate) const MAPPED: u32 = 1 << MAPPED_BIT;
+    pub(crate) const MAPPED_BIT: u32 = 31;
     /// Accessed since the bit was last cleared; only if mapped.
     pub(crate) const ACCESSED: u32 = 1 << 30;
     /// May be written, and has been; only if mapped.
@@ -257,6 +258,11 @@ pub(crate) mod entry {
     /// In memory, but not in the first page table.
     pub(crate) fn is_unmapped(entry: u32) -> bool {
         entry & (MAPPED | KIND) == RESIDENT
+    }
+
+    /// Swapped out, or of the swap cache: that counts as on swap until it is mapped again (`do_swap_page`).
+    pub(crate) fn is_on_swap(entry: u32) -> bool {
+        entry & (MAPPED | SWAP) == SWAP
     }
 
     /// Notes an access that needs nothing but the page table; returns `false` if it needs a fault.
