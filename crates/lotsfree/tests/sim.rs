@@ -871,7 +871,7 @@ fn a_run_can_begin_as_the_kernel_s_did_and_compare_says_when_it_does_not() {
     as_a_kernel_s(&place.at("model/as-it-is"), &place.at("small"), "100 MiB");
     refused(
         &["--like", "small", "--set", "machine.nodes=[\"100 MiB\"]"],
-        "machine.nodes: have 100 MiB, and the kernel of small manages ",
+        "machine.nodes: 100 MiB in all, and the kernel of small manages ",
     );
 }
 
