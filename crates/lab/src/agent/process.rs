@@ -298,8 +298,8 @@ pub(super) fn faults_so_far() -> u64 {
     Usage::of_process().map_or(0, |used| used.minor_faults.saturating_add(used.major_faults))
 }
 
-/// Memory of this process (`/proc/self/statm`). Reading it takes no memory, which would be a page fault of the
-/// next stage.
+/// Memory of this process (`/proc/self/statm`). Reading it takes no memory, which would be a page fault of
+/// the next stage.
 pub(super) fn memory_now() -> Option<StageMemory> {
     let mut text = [0; 128];
     let length = File::open("/proc/self/statm").ok()?.read(&mut text).ok()?;

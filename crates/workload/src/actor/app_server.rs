@@ -18,10 +18,11 @@ use crate::quantity::{Size, Time};
 
 /// A server whose threads answer requests; a request touches pages of a heap.
 ///
-/// It starts by storing to every page of the heap, each thread to its part, and marks `ready` when all are
-/// done; the first thread has the data then, if there are any, from the beginning to the end. Then every thread does one request after the other: it computes, touches pages, and thinks. With
-/// `rate` the requests come at that rate instead, whether or not the server keeps up, and their latency
-/// counts from when they were due.
+/// It starts by storing to every page of the heap, each thread to its part; the first thread then reads or
+/// touches the data, if there are any, from the beginning to the end. `ready` is marked when all are done.
+/// Then every thread does one request after the other: it computes, touches pages, and thinks. With `rate`
+/// the requests come at that rate instead, whether or not the server keeps up, and their latency counts from
+/// when they were due.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct AppServer {
