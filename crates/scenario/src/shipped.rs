@@ -56,6 +56,7 @@ pub const SHIPPED: &[Shipped] = shipped! {
     "page-faults": "How many faults a million pages take when they are touched first, and what locking them changes.",
     "commit-limits": "Which requests for memory the kernel refuses in the modes of vm.overcommit_memory, and what happens \
                       when it keeps no promise.",
+    "commit-ratio": "From which vm.overcommit_ratio on mode 2 refuses a program nothing.",
     "oom-choice": "Which of three programs the OOM killer chooses, and what oom_score_adj and \
                    vm.oom_kill_allocating_task change.",
 };

@@ -2,11 +2,13 @@
 
 use lotsfree_kernel_files::counters::meminfo as m;
 use lotsfree_run::{EventKind, Run};
+use lotsfree_scenario::Scenario;
 
 use crate::{case, simulated};
 
 const PAGE_FAULTS: &str = include_str!("../../../../scenarios/page-faults.toml");
 const COMMIT_LIMITS: &str = include_str!("../../../../scenarios/commit-limits.toml");
+const COMMIT_RATIO: &str = include_str!("../../../../scenarios/commit-ratio.toml");
 
 /// The run of a variant, with changes.
 fn run(text: &str, variant: &str, set: &[(&str, &str)]) -> Run {
@@ -76,4 +78,34 @@ fn what_is_refused_is_what_the_limit_leaves_no_room_for() {
     let killed = run(COMMIT_LIMITS, "mode 0, touched", &[]);
     let victim = killed.events().iter().find(|event| event.kind == EventKind::OomKill).expect("a victim");
     assert_eq!(victim.actor.as_deref(), Some("hog"));
+}
+
+/// Where the first percentage refuses nothing follows from `CommitLimit` and what is promised.
+#[test]
+fn a_ratio_refuses_nothing_from_where_the_limit_has_room_for_all() {
+    let scenario = Scenario::parse(COMMIT_RATIO, "s.toml").expect("a scenario");
+    for variant in ["as it is", "more swap"] {
+        let cases = scenario.cases(Some(&[variant.to_owned()])).expect("cases");
+        let mut refused = Vec::new();
+        for case in &cases {
+            let run = simulated(case);
+            let errors: u64 = run.intervals().iter().map(|interval| interval.errors).sum();
+            let last = run.samples().get(run.samples().len() - 1).expect("a sample").meminfo;
+            let value = |line| last.get(line).expect("a line");
+            // What was refused would have been promised as well.
+            let wanted = value(m::Committed_AS) + errors * (16 << 10);
+            let room = value(m::CommitLimit);
+            // 8 MiB are the administrator's, and a thirty-second of what the program has is nobody's.
+            let reserves = (8 << 10) + (1 << 20) / 32 + 4096;
+            assert!(
+                errors == 0 || wanted + reserves > room,
+                "{variant}: {errors} refused of {wanted} in {room}"
+            );
+            assert!(errors > 0 || wanted <= room, "{variant}: {wanted} in {room}");
+            refused.push(errors);
+        }
+        let first = refused.iter().position(|errors| *errors == 0).expect("a ratio that suffices");
+        assert!(first > 0, "{variant}: the smallest ratio refuses something: {refused:?}");
+        assert!(refused.is_sorted_by(|a, b| a >= b), "{variant}: {refused:?}");
+    }
 }
