@@ -621,6 +621,21 @@ fn doctor_finds_what_ran_out_in_a_run() {
 }
 
 #[test]
+fn a_sweep_of_who_asks_for_memory_says_from_where_on_nothing_is_refused() {
+    let place = Place::new(TINY);
+    let text = place.sim(&["commit-ratio", "--width", "120"]);
+    let said = "as it is: nothing is refused from 78 on.\nmore swap: nothing is refused from 10 on.";
+    says(&text, &["Requests for memory that were refused, over vm.overcommit_ratio", said]);
+    place.run(&["report", "runs/commit-ratio", "-o", "page.html"]);
+    let page = fs::read_to_string(place.at("page.html")).unwrap();
+    says(&page, &["requests for memory that were refused", "more swap: nothing is refused from 10 on</h2>"]);
+    let none = place.sim(&["commit-ratio", "--set", "sweep.values=[80, 90]", "--width", "120"]);
+    says(&none, &["as it is: nothing is refused.\n"]);
+    let all = place.sim(&["commit-ratio", "--set", "sweep.values=[0, 5]", "--width", "120"]);
+    says(&all, &["as it is: something is refused up to the largest value.\n"]);
+}
+
+#[test]
 fn a_table_of_strategies_is_filled_with_what_was_measured() {
     let place = Place::new(
         "title = 't'\nduration = '6 s'\nbase = 'plain'\n[machine]\ngeneration = 'linux-6.1'\ncpus = 1\n\

@@ -15,17 +15,61 @@ const MOST_ROWS: usize = 40;
 
 // ---- Throughput over the sweep ----
 
-/// What a line of the sweep shows.
-pub(super) fn swept(view: &View<'_>, relative: bool) -> Option<f64> {
-    let value = if relative { view.relative() } else { view.per_second() };
-    value.filter(|value| value.is_finite())
+/// What is shown over a sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Swept {
+    /// Throughput, as a share of the undisturbed one.
+    Relative,
+    PerSecond,
+    /// Requests for memory that the kernel refused.
+    Refused,
 }
 
-/// Throughput over the values of the sweep, one line per variant; `None` without a sweep or throughput.
+impl Swept {
+    /// Refusals where all that is measured asks for memory, else throughput.
+    pub(super) fn of(comparison: &Comparison<'_>) -> Self {
+        let views = &comparison.views;
+        match () {
+            () if !views.is_empty() && views.iter().all(View::asks_for_memory) => Swept::Refused,
+            () if views.iter().any(|view| view.relative().is_some()) => Swept::Relative,
+            () => Swept::PerSecond,
+        }
+    }
+
+    pub(super) fn value(self, view: &View<'_>) -> Option<f64> {
+        let value = match self {
+            Swept::Relative => view.relative(),
+            Swept::PerSecond => view.per_second(),
+            Swept::Refused => Some(view.work.refused as f64),
+        };
+        value.filter(|value| value.is_finite())
+    }
+
+    /// The heading of a table of it.
+    pub(super) fn heading(self, sweep: &Sweep) -> String {
+        let what = match self {
+            Swept::Relative => "Throughput, of the undisturbed,",
+            Swept::PerSecond => "Requests per second",
+            Swept::Refused => "Requests for memory that were refused,",
+        };
+        format!("{what} over {}", sweep.said())
+    }
+
+    fn axis(self) -> &'static str {
+        match self {
+            Swept::Relative => "throughput, as a share of the undisturbed",
+            Swept::PerSecond => "requests per second",
+            Swept::Refused => "requests for memory that were refused",
+        }
+    }
+}
+
+/// Throughput or refusals over the values of the sweep, one line per variant; `None` without a sweep, or
+/// where there is none at all.
 pub(super) fn over_sweep(comparison: &Comparison<'_>) -> Option<Picture> {
     let sweep = comparison.sweep.as_ref()?;
-    let relative = comparison.views.iter().any(|view| view.relative().is_some());
-    let point = |(at, index): &(f64, usize)| Some((*at, swept(comparison.views.get(*index)?, relative)?));
+    let swept = Swept::of(comparison);
+    let point = |(at, index): &(f64, usize)| Some((*at, swept.value(comparison.views.get(*index)?)?));
     let lines: Vec<(&str, Vec<(f64, f64)>)> = sweep
         .lines
         .iter()
@@ -38,12 +82,13 @@ pub(super) fn over_sweep(comparison: &Comparison<'_>) -> Option<Picture> {
     if most <= 0.0 || last <= first {
         return None;
     }
-    let message = sweep_message(&lines, sweep, relative);
+    let message = sweep_message(comparison, &lines, sweep, swept);
+    let relative = swept == Swept::Relative;
     let free = free_before(comparison, sweep).filter(|at| *at > first && *at < last);
     let high = if relative { most.max(1.0) * 1.05 } else { chart::round_high(most) };
     // An axis that begins near zero begins at zero.
     let first = if first > 0.0 && first < 0.3 * last { 0.0 } else { first };
-    let plot = SweepPlot { sweep, lines: &lines, relative, first, last, high, free };
+    let plot = SweepPlot { sweep, lines: &lines, swept, first, last, high, free };
     let mut caption = String::new();
     if free.is_some() {
         caption = "The vertical line is the memory that was free in the undisturbed part of the first run."
@@ -53,10 +98,17 @@ pub(super) fn over_sweep(comparison: &Comparison<'_>) -> Option<Picture> {
 }
 
 /// Where the worst line leaves the others, in a sentence.
-fn sweep_message(lines: &[(&str, Vec<(f64, f64)>)], sweep: &Sweep, relative: bool) -> String {
+fn sweep_message(
+    comparison: &Comparison<'_>,
+    lines: &[(&str, Vec<(f64, f64)>)],
+    sweep: &Sweep,
+    swept: Swept,
+) -> String {
     let unit = sweep.unit.as_deref().map(|unit| format!(" {unit}")).unwrap_or_default();
-    if !relative {
-        return format!("Requests per second over {}", sweep.said());
+    match swept {
+        Swept::Relative => {}
+        Swept::PerSecond => return swept.heading(sweep),
+        Swept::Refused => return refusals(comparison).join("; "),
     }
     let least = |line: &[(f64, f64)]| line.iter().map(|(_, value)| *value).fold(f64::INFINITY, f64::min);
     let known = || lines.iter().filter(|(_, line)| !line.is_empty());
@@ -74,6 +126,25 @@ fn sweep_message(lines: &[(&str, Vec<(f64, f64)>)], sweep: &Sweep, relative: boo
         Percent(least(&worst.1))
     );
     if best.0 == worst.0 { falls } else { format!("{falls}; {} keeps {}", best.0, Percent(least(&best.1))) }
+}
+
+/// From which value of the sweep on nothing is refused, a sentence without its end for each variant; none
+/// where nothing asks for memory.
+pub(super) fn refusals(comparison: &Comparison<'_>) -> Vec<String> {
+    let Some(sweep) = comparison.sweep.as_ref().filter(|_| Swept::of(comparison) == Swept::Refused) else {
+        return Vec::new();
+    };
+    let said = |(label, line): &(String, Vec<(f64, usize)>)| {
+        let views: Vec<&View<'_>> = line.iter().filter_map(|(_, i)| comparison.views.get(*i)).collect();
+        let refused = views.iter().rposition(|view| view.work.refused > 0);
+        let after = views.get(refused.map_or(0, |last| last + 1));
+        match (refused, after.and_then(|view| view.point.as_ref())) {
+            (None, _) => format!("{label}: nothing is refused"),
+            (Some(_), Some(point)) => format!("{label}: nothing is refused from {} on", point.label),
+            (Some(_), None) => format!("{label}: something is refused up to the largest value"),
+        }
+    };
+    sweep.lines.iter().map(said).collect()
 }
 
 /// Free memory in the undisturbed part of the first run, in the sweep's unit, if that is one of sizes.
@@ -100,7 +171,7 @@ fn free_before(comparison: &Comparison<'_>, sweep: &Sweep) -> Option<f64> {
 struct SweepPlot<'a> {
     sweep: &'a Sweep,
     lines: &'a [(&'a str, Vec<(f64, f64)>)],
-    relative: bool,
+    swept: Swept,
     first: f64,
     last: f64,
     high: f64,
@@ -118,10 +189,9 @@ impl SweepPlot<'_> {
         let x = Scale::new((self.first, self.last), (LEFT, width - right));
         let y = Scale::new((0.0, self.high), (TOP + height, TOP));
         let (start, end) = (LEFT, width - right);
-        let what =
-            if self.relative { "throughput, as a share of the undisturbed" } else { "requests per second" };
-        picture.text("dim", Anchor::Start, 0.0, LINE - 3.0, what);
-        let scale = if self.relative { 100.0 } else { 1.0 };
+        picture.text("dim", Anchor::Start, 0.0, LINE - 3.0, self.swept.axis());
+        let relative = self.swept == Swept::Relative;
+        let scale = if relative { 100.0 } else { 1.0 };
         for tick in svg::count_ticks(self.high * scale, 5)
             .into_iter()
             .filter(|tick| *tick <= self.high * scale * 1.001)
@@ -129,10 +199,10 @@ impl SweepPlot<'_> {
             let at = y.at(tick / scale);
             picture.line("grid", (start, at), (end, at));
             let label =
-                if self.relative { format!("{} %", svg::tick_label(tick)) } else { chart::short_count(tick) };
+                if relative { format!("{} %", svg::tick_label(tick)) } else { chart::short_count(tick) };
             picture.text("dim", Anchor::End, start - 6.0, at + 4.5, &label);
         }
-        if self.relative {
+        if relative {
             picture.line("level", (start, y.at(1.0)), (end, y.at(1.0)));
         }
         self.values(&mut picture, &x, TOP + height);

@@ -9,9 +9,10 @@ use lotsfree_run::{Event, Latency, Level, Run, RunOn, Spent, State};
 use lotsfree_units::{Bytes, Grouped, Percent, visible};
 use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
 
+use super::bars::{self, Swept};
 use super::expected::{self, Expected};
 use super::pictures::{self, LISTS, MOST_BLOCKS, TRAFFIC, line_class};
-use super::{bars, blame, spaces};
+use super::{blame, spaces};
 use crate::chart::{Picture, WIDE};
 use crate::palette::{self, of_rate, of_run, of_severity, of_use};
 use crate::svg::text_width;
@@ -447,7 +448,7 @@ fn heads(names: &[&str]) -> Vec<String> {
 
 fn sweep_numbers(comparison: &Comparison<'_>) -> Markup {
     let Some(sweep) = &comparison.sweep else { return Markup::default() };
-    let relative = comparison.views.iter().any(|view| view.relative().is_some());
+    let swept = Swept::of(comparison);
     let mut values: Vec<(f64, String)> = comparison
         .views
         .iter()
@@ -460,8 +461,9 @@ fn sweep_numbers(comparison: &Comparison<'_>) -> Markup {
     let cell = |line: &[(f64, usize)], at: f64| {
         let view =
             line.iter().find(|(value, _)| *value == at).and_then(|(_, index)| comparison.views.get(*index));
-        match view.and_then(|view| bars::swept(view, relative)) {
-            Some(value) if relative => Percent(value).to_string(),
+        match view.and_then(|view| swept.value(view)) {
+            Some(value) if swept == Swept::Relative => Percent(value).to_string(),
+            Some(value) if swept == Swept::Refused => Grouped(value as u64).to_string(),
             Some(value) => format!("{value:.1}"),
             None => "–".to_owned(),
         }

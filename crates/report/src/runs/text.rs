@@ -9,9 +9,10 @@ use lotsfree_run::Run;
 use lotsfree_units::{Percent, visible_line};
 use unicode_width::UnicodeWidthStr;
 
+use super::bars::{self, Swept};
+use super::blame;
 use super::expected::{self, Expected};
 use super::page::{facts, measured_part, repeats_note, shown_at};
-use super::{bars, blame};
 use crate::TextOptions;
 use crate::chart;
 use crate::words::glued;
@@ -194,7 +195,7 @@ impl Page {
 
     fn sweep(&mut self, comparison: &Comparison<'_>) {
         let Some(sweep) = &comparison.sweep else { return };
-        let relative = comparison.views.iter().any(|view| view.relative().is_some());
+        let swept = Swept::of(comparison);
         let mut values: Vec<(f64, String)> = comparison
             .views
             .iter()
@@ -203,15 +204,14 @@ impl Page {
         values.sort_by(|a, b| a.0.total_cmp(&b.0));
         values.dedup_by(|a, b| a.0 == b.0);
         self.blank();
-        let what = if relative { "Throughput, of the undisturbed, over" } else { "Requests per second over" };
-        self.wrapped(&format!("{what} {}", sweep.said()), "", BOLD);
+        self.wrapped(&swept.heading(sweep), "", BOLD);
         let names: Vec<String> = values.iter().map(|(_, label)| label.clone()).collect();
         let heads: Vec<String> = sweep.lines.iter().map(|(label, _)| shortened(label, WIDEST_NAME)).collect();
         let cell = |line: &[(f64, usize)], at: f64| {
             let view =
                 line.iter().find(|(value, _)| *value == at).and_then(|(_, i)| comparison.views.get(*i));
-            let text = match view.and_then(|view| bars::swept(view, relative)) {
-                Some(value) if relative => Percent(value).to_string(),
+            let text = match view.and_then(|view| swept.value(view)) {
+                Some(value) if swept == Swept::Relative => Percent(value).to_string(),
                 Some(value) => chart::short_count(value),
                 None => "–".to_owned(),
             };
@@ -223,6 +223,7 @@ impl Page {
             .map(|(_, line)| values.iter().map(|(at, _)| cell(line, *at)).collect())
             .collect();
         self.columns(&names, &heads, &columns);
+        bars::refusals(comparison).iter().for_each(|said| self.wrapped(&format!("{said}."), "", PLAIN));
     }
 
     /// Columns right-aligned after the rows' names, in as many parts as the width asks for.
