@@ -223,10 +223,11 @@ impl Coordinator<'_> {
         Ok(State::Complete)
     }
 
-    /// The kernel's counters, and the files of the agents.
+    /// The kernel's counters, and the files of the agents, which take longer to read: the counters are to be
+    /// those of `time`.
     fn sample(&mut self, time: u64) -> Result<Sample, LabError> {
-        let processes = self.processes.sample();
-        Ok(Sample { processes, ..self.sampler.sample(time)? })
+        let counters = self.sampler.sample(time)?;
+        Ok(Sample { processes: self.processes.sample(), ..counters })
     }
 
     /// Starts an agent and gives it its order.
