@@ -1,9 +1,8 @@
 //! What runs tell: measures, the mechanism that made a difference, and how far runs are apart.
 //!
 //! ```text
-//! &[Run] ──▶ Comparison of Views ──▶ measures, explain
+//! &[Run] ──▶ Comparison of Views ──▶ measures, explain, strategies
 //!        ├──▶ compare ──▶ Compared ──▶ Validation
-//!        ├──▶ strategies ──▶ Gains
 //!        └──▶ blame ──▶ Blame
 //! ```
 //!

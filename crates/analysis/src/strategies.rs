@@ -1,12 +1,12 @@
 //! [`Gain`]: what a strategy protects and what it costs, by a run with it and one without.
 
 use lotsfree_kernel_files::counters::{Counter, Meminfo, meminfo};
-use lotsfree_run::{EventKind, Run};
+use lotsfree_run::EventKind;
 use lotsfree_scenario::{Strategies, Strategy};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::view::View;
+use crate::view::{Comparison, View};
 
 /// What a strategy protects and costs.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -44,11 +44,10 @@ pub struct Gain {
 }
 
 /// The rows of a table, by the runs of its variants. A row of which a run is missing is left out.
-pub fn gains(table: &Strategies, runs: &[Run]) -> Vec<Gain> {
-    let views: Vec<View<'_>> = runs.iter().map(View::of).collect();
+pub fn gains(table: &Strategies, comparison: &Comparison<'_>) -> Vec<Gain> {
     let find = |variant: &str, point: Option<&str>| {
         let label = |view: &View<'_>| view.point.as_ref().map(|point| point.label.clone());
-        views.iter().find(|view| view.label == variant && label(view).as_deref() == point)
+        comparison.views.iter().find(|view| view.label == variant && label(view).as_deref() == point)
     };
     let gain = |row: &Strategy| {
         let point = table.point(row);

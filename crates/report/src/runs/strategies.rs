@@ -43,7 +43,7 @@ pub fn strategies_json(table: &Strategies, runs: &[Run]) -> serde_json::Result<S
         lotsfree: env!("CARGO_PKG_VERSION"),
         title: table.title.clone(),
         from: table.from.clone(),
-        strategies: gains(table, runs),
+        strategies: gains(table, &Comparison::of(runs)),
     };
     Ok(lotsfree_units::visible_json(serde_json::to_string_pretty(&report)? + "\n"))
 }
@@ -55,7 +55,8 @@ pub fn strategies_schema() -> String {
 
 /// The same as text: the figures, then what each strategy needs and which kernels have it.
 pub fn strategies_text(table: &Strategies, runs: &[Run], options: TextOptions) -> String {
-    let gains = gains(table, runs);
+    let comparison = Comparison::of(runs);
+    let gains = gains(table, &comparison);
     let mut page = Page::new(options);
     page.wrapped(&table.title, "", BOLD);
     page.blank();
@@ -89,7 +90,7 @@ pub fn strategies_text(table: &Strategies, runs: &[Run], options: TextOptions) -
         let Gain { strategy, variant, needs, kernels, .. } = gain;
         page.wrapped(&format!("{strategy} ({variant}{at}): {needs}. Kernels: {kernels}."), "  ", PLAIN);
     }
-    if let Some(remark) = assumed::times(&Comparison::of(runs)) {
+    if let Some(remark) = assumed::times(&comparison) {
         page.blank();
         page.wrapped(&remark, "", DIM);
     }
