@@ -27,69 +27,20 @@ const PAGES: [u64; 5] = [4096, 4096, 4096, 16_384, 65_536];
 /// The operations of a task.
 #[derive(Clone, Debug)]
 enum Op {
-    MapAnon {
-        region: u32,
-        pages: u32,
-    },
-    MapFile {
-        region: u32,
-        file: usize,
-        shared: bool,
-    },
-    /// `mmap` by a process that locks, populates or has huge pages, as its memory says.
-    MapWithPages {
-        region: u32,
-        pages: u32,
-    },
-    Attach {
-        region: u32,
-        segment: usize,
-    },
-    Unmap {
-        region: u32,
-    },
-    Touch {
-        region: u32,
-        from: u32,
-        count: u32,
-        stride: u32,
-        write: bool,
-    },
-    Read {
-        file: usize,
-        offset: u64,
-        len: u32,
-        how: How,
-    },
-    Write {
-        file: usize,
-        offset: u64,
-        len: u32,
-        how: How,
-    },
-    Sync {
-        file: usize,
-    },
-    Advise {
-        file: usize,
-        offset: u64,
-        len: u64,
-        advice: Advice,
-    },
-    AdviseRegion {
-        region: u32,
-        advice: Advice,
-    },
-    Lock {
-        region: Option<u32>,
-    },
-    Truncate {
-        file: usize,
-        pages: u32,
-    },
-    Delete {
-        file: usize,
-    },
+    MapAnon { region: u32, pages: u32 },
+    MapFile { region: u32, file: usize, shared: bool },
+    MapWithPages { region: u32, pages: u32 },
+    Attach { region: u32, segment: usize },
+    Unmap { region: u32 },
+    Touch { region: u32, from: u32, count: u32, stride: u32, write: bool },
+    Read { file: usize, offset: u64, len: u32, how: How },
+    Write { file: usize, offset: u64, len: u32, how: How },
+    Sync { file: usize },
+    Advise { file: usize, offset: u64, len: u64, advice: Advice },
+    AdviseRegion { region: u32, advice: Advice },
+    Lock { region: Option<u32> },
+    Truncate { file: usize, pages: u32 },
+    Delete { file: usize },
     Exit,
     Exec,
 }

@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn private_huge_pages_are_reserved_as_they_are_mapped_and_leave_no_page_tables_of_the_lowest_level() {
+    fn private_huge_pages_are_reserved_as_they_are_mapped() {
         let memory = Memory { huge: Huge::Pool, ..Memory::default() };
         let (mut mm, mut cx) = machine("linux-6.1", memory, 4);
         let pool = |mm: &Mm| {
