@@ -96,7 +96,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event that is no mark.
+    /// An event without what is known of marks alone.
     pub fn new(at: u64, kind: EventKind, what: impl Into<String>, actor: Option<String>) -> Self {
         Event { at, kind, what: what.into(), actor, faults: None, memory: None }
     }

@@ -492,19 +492,7 @@ impl Server {
         out.extend((from..stop).map(|page| Op::Touch { region: DATA, page, write: copies }));
         self.fill_data.from = stop;
     }
-}
 
-impl Stream for Server {
-    fn fill(&mut self, out: &mut Vec<Op>) {
-        let before = out.len();
-        // A share of nothing is filled at once.
-        while out.len() == before {
-            self.step(out);
-        }
-    }
-}
-
-impl Server {
     fn step(&mut self, out: &mut Vec<Op>) {
         match self.state {
             State::Start => {
@@ -554,6 +542,16 @@ impl Server {
                     self.state = State::Serve;
                 }
             },
+        }
+    }
+}
+
+impl Stream for Server {
+    fn fill(&mut self, out: &mut Vec<Op>) {
+        let before = out.len();
+        // A share of nothing is filled at once.
+        while out.len() == before {
+            self.step(out);
         }
     }
 }
