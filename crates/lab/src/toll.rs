@@ -123,6 +123,7 @@ impl Watching {
         self.watch.until(begin)?;
         self.watch.close();
         self.watch.take();
+        self.watch.expect(Duration::from_nanos(interval));
         let mut end = begin;
         loop {
             end += interval;

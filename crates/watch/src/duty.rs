@@ -18,8 +18,10 @@ const HIT: f64 = 80e-9;
 const RECORD: f64 = 150e-9;
 /// The least part of the time. Below it an interval of a second would have too few windows to tell a share.
 const LEAST: f64 = 0.03;
-/// The longest window of memory and of waits, and the shortest. Those of waits are short, so that an interval
-/// of a second has some also where they are on for the least part of it.
+/// The longest from the begin of a window to that of the next. What an interval without a window held, nobody
+/// knows.
+const CYCLE: Duration = Duration::from_millis(500);
+/// The longest window of memory and of waits, and the shortest.
 const LONGEST: [Duration; SETS] = [Duration::from_millis(100), Duration::from_millis(30)];
 const SHORTEST: Duration = Duration::from_millis(4);
 
@@ -55,6 +57,8 @@ pub(crate) struct Duty {
     /// The part of one CPU that it may take.
     most: f64,
     longest: Duration,
+    /// The longest from the begin of a window to that of the next.
+    cycle: Duration,
 }
 
 /// What the windows before count for, beside the last.
@@ -65,20 +69,26 @@ impl Duty {
     pub(crate) fn of(set: Set, budget: f64) -> Duty {
         let (most, longest) = (PARTS[set as usize] * budget, LONGEST[set as usize]);
         // The first window is short, as nobody knows yet what it costs.
-        Duty { window: Duration::from_millis(10), pause: Duration::ZERO, cost: 0.0, on: 0.0, most, longest }
+        let (window, pause) = (Duration::from_millis(10), Duration::ZERO);
+        Duty { window, pause, cost: 0.0, on: 0.0, most, longest, cycle: CYCLE }
+    }
+
+    /// Has two windows in each interval of a length, at least. In intervals of less than 270 ms they may take
+    /// more than the budget.
+    pub(crate) fn twice_in(self, interval: Duration) -> Duty {
+        Duty { cycle: CYCLE.min(interval / 2), ..self }
     }
 
     /// The duty after a window that lasted `on` and cost this much.
     pub(crate) fn after(self, on: Duration, cost: Cost) -> Duty {
-        let window = match cost.lost {
-            0 => (self.window * 2).min(self.longest),
-            _ => (self.window / 2).max(SHORTEST),
-        };
+        let window = if cost.lost == 0 { (self.window * 2).min(self.longest) } else { self.window / 2 };
         let (cost, on) = (self.cost * MEMORY + cost.seconds(), self.on * MEMORY + on.as_secs_f64());
         let load = cost / on.max(1e-6);
         let part = (self.most / load.max(1e-9)).clamp(LEAST, 1.0);
+        let window = window.min(self.cycle.mul_f64(part)).max(SHORTEST);
         // Windows that are on for most of the time follow each other: waits go on from one to the next.
         let pause = if part > 0.9 { Duration::ZERO } else { window.mul_f64(1.0 / part - 1.0) };
+        let pause = pause.min(self.cycle.saturating_sub(window));
         Duty { window, pause, cost, on, ..self }
     }
 }
@@ -103,6 +113,20 @@ mod tests {
         let part = duty.window.as_secs_f64() / (duty.window + duty.pause).as_secs_f64();
         let load = part * (3e5 * HIT + 3e4 * RECORD + 0.02);
         assert!((load - BUDGET / 4.0).abs() < 1e-4, "{load}");
+    }
+
+    #[test]
+    fn each_interval_has_two_windows_however_dear_they_are() {
+        let dear = Cost { hits: 0, records: 0, lost: 0, own: SECOND };
+        for (interval, part) in [(SECOND, LEAST), (SECOND / 2, LEAST), (SECOND / 10, 0.08)] {
+            let mut duty = Duty::of(Set::Memory, BUDGET).twice_in(interval);
+            for _ in 0..20 {
+                duty = duty.after(duty.window, dear);
+            }
+            assert!(duty.window + duty.pause <= interval / 2, "{duty:?}");
+            let on = duty.window.as_secs_f64() / (duty.window + duty.pause).as_secs_f64();
+            assert!((on - part).abs() < 1e-3, "{on}");
+        }
     }
 
     #[test]

@@ -226,9 +226,16 @@ impl Watch {
     /// # Errors
     /// The kernel's, if it takes the tracepoints away.
     pub fn interval(&mut self, length: Duration) -> Result<(), WatchError> {
+        self.expect(length);
         self.until(self.last + length.as_nanos() as u64)?;
         self.close();
         Ok(())
+    }
+
+    /// Says how long the intervals will be, so that there are windows in each. It is a second unless somebody
+    /// says so.
+    pub fn expect(&mut self, interval: Duration) {
+        self.duties = self.duties.map(|duty| duty.twice_in(interval));
     }
 
     /// Watches up to a time, in nanoseconds of `CLOCK_MONOTONIC`.

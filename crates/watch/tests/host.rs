@@ -46,8 +46,8 @@ fn pages_belong_to_the_program_that_allocates_them() {
     let Some(rows) = watched(writer.args(["-c", &script])) else { return };
     let written = file.as_file().metadata().unwrap().len() / 4096;
     let allocated = toll(&rows, "lotsfree-writer").allocated;
-    // The shell copies what it writes.
-    assert!(allocated > written / 3 && allocated < written * 6, "{allocated} beside {written} written");
+    // Some shells copy what they write.
+    assert!(allocated > written / 3 && allocated < written * 3, "{allocated} beside {written} written");
 }
 
 #[test]
