@@ -76,7 +76,7 @@ impl Postgres {
         ))?;
         let settings = format!(
             "port = {PORT}\nunix_socket_directories = '{}'\nlisten_addresses = ''\nshared_buffers = {}MB\n\
-             max_connections = {}\nmax_parallel_workers_per_gather = 0\nfsync = off\n",
+             max_connections = {}\nmax_parallel_workers_per_gather = 0\nfsync = off\nautovacuum = off\n",
             postgres.place.display(),
             postgres.load.buffers,
             postgres.load.sessions + 20
@@ -98,11 +98,16 @@ impl Postgres {
         output(&mut su)
     }
 
+    /// Starts or stops the server, at the same addresses each time: how many page tables its own memory takes
+    /// depends on where they are, and each session has the same as the server.
     fn control(&self, action: &str) -> Result<String> {
         let (programs, data) = (self.programs.display(), self.data());
         let log = self.place.join("log");
-        let command =
-            format!("{programs}/pg_ctl -w -t 120 -D {} -l {} {action}", data.display(), log.display());
+        let command = format!(
+            "setarch -R {programs}/pg_ctl -w -t 120 -D {} -l {} {action}",
+            data.display(),
+            log.display()
+        );
         self.as_postgres(&command).map_err(|error| {
             let said = fs::read_to_string(&log).unwrap_or_default();
             let last: Vec<&str> = said.lines().rev().take(3).collect();

@@ -24,8 +24,10 @@ pub(super) struct Measured {
     /// The ranges of it in which a session has touched a page. One page table maps a range.
     touched: u64,
     sessions: u64,
-    /// What all other processes of the server have touched, in numbers of sessions.
+    /// What all other processes of the server have touched, in numbers of sessions, and the ranges by which
+    /// that is more.
     background: u64,
+    excess: u64,
 }
 
 impl Measured {
@@ -48,13 +50,15 @@ impl Measured {
         let touched = ranges[sessions / 2];
         let of_sessions: u64 = ranges.iter().take(sessions).sum();
         let others = ranges.iter().sum::<u64>() - of_sessions;
+        let background = others.div_ceil(touched.max(1));
         Ok(Measured {
             idle,
             all,
             segment: Bytes(end - first),
             touched,
             sessions: sessions as u64,
-            background: others.div_ceil(touched.max(1)),
+            background,
+            excess: background * touched - others,
         })
     }
 
@@ -98,12 +102,15 @@ impl Measured {
             let cases = self.scenario(private)?.cases(Some(&[variant.to_owned()]))?;
             simulated(cases.first().ok_or("no case")?)
         };
+        let table = PageSize::X86.bytes().as_kib();
+        // What the host would have if the others had touched as much as that many sessions.
+        let all = self.all + self.excess * table;
         let without = tables(0, "4K")?;
         let processes = self.sessions + self.background;
-        let lacking = self.all.checked_sub(without).ok_or("the model has more page tables than this host")?;
-        let mut private = lacking / (processes * PageSize::X86.bytes().as_kib());
+        let lacking = all.checked_sub(without).ok_or("the model has more page tables than this host")?;
+        let mut private = lacking / (processes * table);
         // The table of those tables is one more.
-        private -= u64::from(tables(private, "4K")? > self.all && private > 0);
+        private -= u64::from(tables(private, "4K")? > all && private > 0);
         tables(private, "2M")
     }
 }
@@ -165,11 +172,13 @@ mod tests {
         let segment = Bytes::mib(25 * 2);
         // A mapping that begins within a range has one more.
         for touched in (1..=25).chain([26]) {
-            let measured = Measured { idle: 0, all: 0, segment, touched, sessions: 1, background: 0 };
+            let measured =
+                Measured { idle: 0, all: 0, segment, touched, sessions: 1, background: 0, excess: 0 };
             let reach = Bytes((segment.as_f64() * measured.touch()) as u64);
             assert_eq!(reach.units_of(PageSize::X86.pmd_huge()), touched.min(25), "{touched}");
         }
-        let measured = Measured { idle: 900, all: 0, segment, touched: 7, sessions: 3, background: 2 };
+        let measured =
+            Measured { idle: 900, all: 0, segment, touched: 7, sessions: 3, background: 2, excess: 0 };
         let cases = measured.scenario(4).unwrap().cases(None).unwrap();
         assert_eq!(cases.iter().map(|case| case.variant.as_str()).collect::<Vec<_>>(), ["4K", "2M"]);
     }
