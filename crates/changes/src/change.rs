@@ -48,6 +48,9 @@ pub struct Set {
     /// The setting itself and those coupled with it, as they were. Writing one of a pair such as
     /// `vm.dirty_ratio` and `vm.dirty_bytes` clears the other, so both are one unit.
     pub unit: Vec<Key>,
+    /// Whether others of lotsfree's write it from now on ([`Changes::lend`](crate::Changes::lend)).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lent: bool,
 }
 
 /// A setting as it was.
@@ -135,9 +138,10 @@ mod tests {
     fn of_a_pair_the_one_in_force_is_put_back() {
         let key = |path: &str, old: &str| Key { path: path.into(), old: old.to_owned() };
         let unit = vec![key("a_bytes", "0\n"), key("a_ratio", "20\n")];
-        let set = Set { path: "a_bytes".into(), value: "1048576".to_owned(), unit };
+        let set = Set { path: "a_bytes".into(), value: "1048576".to_owned(), unit, lent: false };
         assert_eq!(set.in_force().unwrap().path, Path::new("a_ratio"));
-        let single = Set { path: "b".into(), value: "1".to_owned(), unit: vec![key("b", "0\n")] };
+        let single =
+            Set { path: "b".into(), value: "1".to_owned(), unit: vec![key("b", "0\n")], lent: false };
         assert_eq!(single.in_force().unwrap().old, "0\n");
     }
 }

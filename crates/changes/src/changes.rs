@@ -131,7 +131,7 @@ impl Changes {
             unit.push(Key { old: raw(&partner)?, path: partner });
         }
         let paths: Vec<PathBuf> = unit.iter().map(|key| key.path.clone()).collect();
-        let set = Set { path: path.to_path_buf(), value: value.to_owned(), unit: unit.clone() };
+        let set = Set { path: path.to_path_buf(), value: value.to_owned(), unit: unit.clone(), lent: false };
         let number = self.note(Change::Set(set))?;
         let written = lotsfree_storage::set(path, value).map_err(|error| ChangeError::System {
             what: format!("{}: cannot be set to {value:?}", path.display()),
@@ -150,6 +150,19 @@ impl Changes {
             return Err(ChangeError::Refused(why));
         }
         Ok(())
+    }
+
+    /// Notes that an actor of the lab may write a setting, again and again. Whatever it is in the end, it is
+    /// put back as it is now.
+    ///
+    /// # Errors
+    /// If there is no such setting, or the change cannot be noted.
+    pub fn lend(&mut self, path: &Path) -> Result<(), ChangeError> {
+        let old = raw(path)?;
+        let unit = vec![Key { path: path.to_path_buf(), old: old.clone() }];
+        let value = chosen(&old).to_owned();
+        let number = self.note(Change::Set(Set { path: path.to_path_buf(), value, unit, lent: true }))?;
+        self.made(number, vec![old])
     }
 
     /// Makes a directory below `parent`, for this user only and with a name that nobody can guess. It is

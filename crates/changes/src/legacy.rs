@@ -46,7 +46,7 @@ impl Legacy {
         match self.clone() {
             Legacy::Write { path, before } => {
                 let unit = vec![Key { path: path.clone(), old: before }];
-                Change::Set(Set { path, value: String::new(), unit })
+                Change::Set(Set { path, value: String::new(), unit, lent: false })
             }
             Legacy::Swap { area } => Change::Swap { path: area },
             Legacy::Group { path } => Change::Group { path },

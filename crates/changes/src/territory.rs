@@ -130,7 +130,7 @@ mod tests {
 
     fn set(path: &str) -> Change {
         let unit = vec![Key { path: path.into(), old: "1\n".to_owned() }];
-        Change::Set(Set { path: path.into(), value: "2".to_owned(), unit })
+        Change::Set(Set { path: path.into(), value: "2".to_owned(), unit, lent: false })
     }
 
     #[test]

@@ -149,7 +149,7 @@ fn a_change_that_was_noted_and_perhaps_not_made_is_undone_if_it_was() {
         let mut changes = host.changes();
         changes.set(&host.at("vm/swappiness"), "0").unwrap();
         let key = Key { path: host.at("vm/swappiness"), old: "0\n".to_owned() };
-        let set = Set { path: key.path.clone(), value: "100".to_owned(), unit: vec![key] };
+        let set = Set { path: key.path.clone(), value: "100".to_owned(), unit: vec![key], lent: false };
         changes.note(Change::Set(set)).unwrap();
         kill(changes);
         host.put("vm/swappiness", live);
@@ -280,7 +280,7 @@ fn a_journal_that_leads_elsewhere_is_not_followed() {
     let (boot, journal) = (changes.boot.clone(), changes.journal.as_mut().unwrap());
     let path = victim.path().join("file");
     let unit = vec![Key { path: path.clone(), old: "overwritten".to_owned() }];
-    journal.note(&boot, &Change::Set(Set { path, value: "theirs".to_owned(), unit })).unwrap();
+    journal.note(&boot, &Change::Set(Set { path, value: "theirs".to_owned(), unit, lent: false })).unwrap();
     journal.note(&boot, &Change::Directory { path: victim.path().to_path_buf() }).unwrap();
     kill(changes);
     assert!(host.state().restore(&mut |_| ()).is_err());
@@ -370,4 +370,28 @@ fn settings_that_clear_each_other_are_put_back_together() {
     let mut changes = state.host(&mut |_| ()).unwrap();
     assert!(changes.set(&ratio, "101").is_err());
     assert!(changes.entries.is_empty());
+}
+
+#[test]
+fn what_an_actor_made_of_a_lent_setting_is_put_back_whatever_it_is() {
+    let host = Host::new();
+    host.put("vm/nr_hugepages", "3\n");
+    let path = host.at("vm/nr_hugepages");
+    let mut changes = host.changes();
+    changes.set(&path, "5").unwrap();
+    changes.lend(&path).unwrap();
+    host.put("vm/nr_hugepages", "211\n");
+    drop(changes);
+    assert_eq!(host.get("vm/nr_hugepages"), "3");
+    let mut changes = host.changes();
+    changes.lend(&path).unwrap();
+    host.put("vm/nr_hugepages", "17\n");
+    kill(changes);
+    assert_eq!(host.restore(), [format!("undone: {} back to 3", path.display())]);
+    assert_eq!(host.get("vm/nr_hugepages"), "3");
+    // An actor that has changed nothing leaves nothing to undo.
+    let mut changes = host.changes();
+    changes.lend(&path).unwrap();
+    kill(changes);
+    assert!(host.restore().is_empty());
 }
