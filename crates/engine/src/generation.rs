@@ -1,7 +1,7 @@
 //! [`Generation`]: the differences between kernels, as a record of switches. Rules test a switch, never a
 //! version; only the contents of `/proc` follow the release.
 //!
-//! What no generation has (compaction, control groups and more) has no switch here:
+//! What no generation has (kcompactd, control groups and more) has no switch here:
 //! SPECIFICATION.md, "What the model does not have yet", lists it.
 //!
 //! The closed forms have their own record, [`Rules`], which a generation contains. A release in parentheses

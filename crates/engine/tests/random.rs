@@ -1,7 +1,7 @@
 //! Random operations on random machines; the whole state is checked after every step.
 
 use lotsfree_engine::mm::{
-    Config, Cx, Fadvise, Fault, Kswapd, Lock, Madvise, Mm, RaState, Read, Stop, Write, ZramConfig,
+    Config, Cx, Fadvise, Fault, Kswapd, Lock, Madvise, Mm, RaState, Read, SetPool, Stop, Write, ZramConfig,
     ZswapConfig, ZswapWorker,
 };
 use lotsfree_engine::{Costs, Generation, NAMES, Tuning};
@@ -39,6 +39,7 @@ enum Op {
     Advise { file: usize, offset: u64, len: u64, advice: Advice },
     AdviseRegion { region: u32, advice: Advice },
     Lock { region: Option<u32> },
+    SetPool { pages: u64 },
     Truncate { file: usize, pages: u32 },
     Delete { file: usize },
     Exit,
@@ -110,6 +111,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (region(), prop_oneof![2 => advice(), 1 => Just(Advice::HugePage)])
             .prop_map(|(region, advice)| Op::AdviseRegion { region, advice }),
         1 => prop::option::weighted(0.9, region()).prop_map(|region| Op::Lock { region }),
+        2 => prop_oneof![0..4u64, 4..16u64].prop_map(|pages| Op::SetPool { pages }),
         1 => (file(), pages()).prop_map(|(file, pages)| Op::Truncate { file, pages }),
         1 => file().prop_map(|file| Op::Delete { file }),
         1 => Just(Op::Exit),
@@ -256,6 +258,7 @@ enum Call {
     Fadvise(Fadvise),
     Madvise(Madvise),
     Lock(Lock),
+    Pool(SetPool),
     /// One whose progress is the machine's state.
     Other,
 }
@@ -470,6 +473,10 @@ impl Machine {
                     other => panic!("{other:?} instead of advice"),
                 }
             }
+            Op::SetPool { pages } => match task.call.get_or_insert_with(|| Call::Pool(SetPool::new(pages))) {
+                Call::Pool(set) => set.poll(mm, cx),
+                other => panic!("{other:?} instead of a pool"),
+            },
             Op::Lock { region } => {
                 let new = || region.map_or_else(Lock::mlockall, |region| Lock::mlock(RegionId(region)));
                 match task.call.get_or_insert_with(|| Call::Lock(new())) {

@@ -183,7 +183,7 @@ fn execute(line: &File, signals: &HostSignals) -> Result<State, LabError> {
     let mut changes = Changes::forgotten();
     settle(&mut changes)?;
     let files = disks(&case)?;
-    here::tune(&here::wanted(&case, &files)?, &mut changes)?;
+    here::tune(&case, &here::wanted(&case, &files)?, &mut changes)?;
     let going = || {
         if signals.stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };

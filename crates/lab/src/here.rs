@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use lotsfree_changes::Changes;
 use lotsfree_run::{Event, EventKind, Facts, Measured, RunOn, Sink, State, Window, WriteError};
 use lotsfree_scenario::Case;
-use lotsfree_settings::{self as settings, LRU_GEN_ENABLED, NUMA_BALANCING, Value, find};
+use lotsfree_settings::{self as settings, LRU_GEN_ENABLED, NR_HUGEPAGES, NUMA_BALANCING, Value, find};
 use lotsfree_units::PageSize;
 use lotsfree_workload::quantity::Time;
 
@@ -190,12 +190,24 @@ pub(crate) fn current(path: &Path) -> Result<String, LabError> {
     Ok(lotsfree_changes::chosen(&text).to_owned())
 }
 
-/// Makes the settings of a case.
+/// The file of `vm.nr_hugepages`.
+pub(crate) fn pool() -> PathBuf {
+    find(NR_HUGEPAGES).map(|setting| setting.path().into()).unwrap_or_default()
+}
+
+/// The setting that an actor of a case writes while the run goes on, with the actor's name.
+pub(crate) fn set_by_actor(case: &Case) -> Option<(PathBuf, &str)> {
+    let actor = case.actors.iter().find(|actor| actor.kind.sets_pool())?;
+    Some((pool(), &actor.name))
+}
+
+/// Makes the settings of a case, and notes the one that an actor will write.
 ///
 /// # Errors
-/// As [`Changes::set`].
-pub(crate) fn tune(wanted: &[(PathBuf, String)], changes: &mut Changes) -> Result<(), LabError> {
-    Ok(wanted.iter().try_for_each(|(path, value)| changes.set(path, value))?)
+/// As [`Changes::set`] and [`Changes::lend`].
+pub(crate) fn tune(case: &Case, wanted: &[(PathBuf, String)], changes: &mut Changes) -> Result<(), LabError> {
+    wanted.iter().try_for_each(|(path, value)| changes.set(path, value))?;
+    Ok(set_by_actor(case).map_or(Ok(()), |(path, _)| changes.lend(&path))?)
 }
 
 #[cfg(test)]

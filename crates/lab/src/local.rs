@@ -107,6 +107,9 @@ impl Local {
                 plan.changes.push(format!("{}: {before} to {value}", path.display()));
             }
         }
+        if let Some((path, actor)) = here::set_by_actor(case) {
+            plan.changes.push(format!("{}: as {actor} sets it", path.display()));
+        }
         if let Some(group) = group {
             plan.refusals.extend(group::obstacles(group, group::parent(group), &case.machine));
             let otherwise =
@@ -315,7 +318,7 @@ impl Session<'_> {
         if swap > Bytes::ZERO {
             changes.swap(&directory.join("swap"), swap.0)?;
         }
-        here::tune(&local.settings(case)?, changes)?;
+        here::tune(case, &local.settings(case)?, changes)?;
         let group = match local.group {
             true => Some(local.make_group(case, version()?, changes)?),
             false => None,

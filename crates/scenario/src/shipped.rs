@@ -52,6 +52,8 @@ pub const SHIPPED: &[Shipped] = shipped! {
     "oracle-system-b": "System B of the same article: 400 sessions on 34 GiB of shared memory, whose page tables take \
                         11.5 GiB.",
     "pool-one-short": "What an instance pays for a pool of huge pages that is one page short of its segment.",
+    "pool-at-runtime": "How many pages a pool of huge pages gets on a host in use, what is swapped out and moved for them, and \
+                        how long it takes.",
     "daemon-memlock": "What an instance loses that a daemon starts with a small memlock limit.",
     "page-faults": "How many faults a million pages take when they are touched first, and what locking them changes.",
     "commit-limits": "Which requests for memory the kernel refuses in the modes of vm.overcommit_memory, and what happens \

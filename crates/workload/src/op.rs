@@ -185,6 +185,12 @@ pub enum Op {
     },
     /// `mlockall(MCL_CURRENT | MCL_FUTURE)`: the same for all that the process has mapped and will map.
     LockAll,
+    /// Write `vm.nr_hugepages`: the pool is to have this many huge pages of the kernel's default size. It is
+    /// an error if it gets fewer.
+    SetPool {
+        /// Huge pages.
+        pages: u64,
+    },
     /// Execute a program and wait for its end. The model has none.
     Exec {
         /// The program.

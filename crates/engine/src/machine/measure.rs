@@ -33,6 +33,8 @@ pub(super) enum Failure {
     Refused,
     /// The process may not lock that much.
     Memlock,
+    /// The pool of huge pages is smaller than it was to be.
+    Pool,
     /// `Done` without `Begin`.
     Unbegun,
     /// Not a failure, but recorded like one: operations that take no time.
@@ -40,7 +42,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    const ALL: usize = 6;
+    const ALL: usize = 7;
 
     fn describe(self) -> (EventKind, &'static str) {
         match self {
@@ -54,6 +56,9 @@ impl Failure {
                 EventKind::Error,
                 "its RLIMIT_MEMLOCK does not allow it to lock that much (mlock: ENOMEM, mmap: EAGAIN)",
             ),
+            Failure::Pool => {
+                (EventKind::Error, "vm.nr_hugepages: the pool got fewer pages than it was to have")
+            }
             Failure::Unbegun => (EventKind::Error, "a request ended that had not begun"),
             Failure::Timeless => (EventKind::Note, "operations that take no time are charged 100 ns each"),
         }

@@ -12,7 +12,7 @@ use super::files::{File, Files};
 use super::measure::{Failure, Group, Log};
 use super::task::{Stages, Thread};
 use crate::mm::readahead::RaState;
-use crate::mm::{CopyRange, Cx, Done, Fadvise, Fault, Lock, Madvise, Mm, Read, Stop, Wait, Write};
+use crate::mm::{CopyRange, Cx, Done, Fadvise, Fault, Lock, Madvise, Mm, Read, SetPool, Stop, Wait, Write};
 
 /// Numbers of regions are indexes; larger ones are errors of the stream.
 const MOST_REGIONS: u32 = 1 << 20;
@@ -49,6 +49,7 @@ pub(super) enum Call {
     Fault(Fault),
     Madvise(Madvise),
     Lock(Lock),
+    Pool(SetPool),
     File(FileId, FileCall),
 }
 
@@ -194,6 +195,10 @@ impl Slice<'_> {
                 }
                 Op::Lock { region } => self.lock(Lock::mlock(region)),
                 Op::LockAll => self.lock(Lock::mlockall()),
+                Op::SetPool { pages } => {
+                    self.thread.call = Some(Call::Pool(SetPool::new(pages)));
+                    None
+                }
                 Op::AdviseRegion { region, advice } => {
                     self.thread.call = Some(Call::Madvise(Madvise::new(region, advice)));
                     None
@@ -358,6 +363,7 @@ impl Slice<'_> {
             Err(Stop::Bus) => return Some(After::Bus),
             Err(Stop::Refused) => self.fail(Failure::Refused),
             Err(Stop::Memlock) => self.fail(Failure::Memlock),
+            Err(Stop::Pool) => self.fail(Failure::Pool),
             Err(Stop::Bad) => self.fail(Failure::Bad),
         }
         self.thread.call = None;
@@ -417,7 +423,7 @@ impl Slice<'_> {
     #[inline(never)]
     fn poll(&mut self) -> Option<After> {
         self.cx.start = self.at;
-        if let Some(Call::File(..) | Call::Madvise(_) | Call::Lock(_)) = self.thread.call {
+        if let Some(Call::File(..) | Call::Madvise(_) | Call::Lock(_) | Call::Pool(_)) = self.thread.call {
             self.allot();
         }
         let Thread { call, ra, .. } = &mut *self.thread;
@@ -433,6 +439,7 @@ impl Slice<'_> {
             }
             Call::Madvise(madvise) => madvise.poll(self.mm, &mut self.cx),
             Call::Lock(lock) => lock.poll(self.mm, &mut self.cx),
+            Call::Pool(set) => set.poll(self.mm, &mut self.cx),
             Call::File(id, call) => {
                 let (mm, cx) = (&mut *self.mm, &mut self.cx);
                 match (self.files.get(*id), call) {

@@ -188,6 +188,15 @@ impl Frames {
         self.types[first..first + (pages >> self.pageblock_order) as usize].fill(kind);
     }
 
+    /// The first frames of a zone's pageblocks, from low to high.
+    pub(super) fn pageblocks_of(&self, zone: usize) -> impl Iterator<Item = u32> {
+        let blocks = (0u32..).zip(&self.zones).filter(move |(_, of)| usize::from(**of) == zone);
+        blocks.flat_map(|(block, _)| {
+            let first = block << self.block_order;
+            (first..first + (1 << self.block_order)).step_by(1 << self.pageblock_order)
+        })
+    }
+
     /// Bytes allocated.
     pub(crate) fn bytes(&self) -> usize {
         footprint::of(&self.frames) + footprint::of(&self.zones) + footprint::of(&self.types)

@@ -9,7 +9,7 @@
 //!
 //! Of the kernel's own requests there are those for slabs (`slab.rs`). Not modelled: page tables, network
 //! buffers, descriptors of the device's requests and whatever else the kernel takes while programs run;
-//! compaction; the high-atomic reserve. ZONE_DMA is boosted less often than in a kernel.
+//! the high-atomic reserve. ZONE_DMA is boosted less often than in a kernel.
 
 use lotsfree_units::PageSize;
 
@@ -261,6 +261,11 @@ impl FreeArea {
         }
     }
 
+    /// Whether a type has a free block of at least a pageblock.
+    pub(super) fn has_pageblock(&self, kind: MigrateType) -> bool {
+        self.orders[kind as usize] >> self.sizes.pageblock != 0
+    }
+
     /// Moves a free block to the list of a type (`move_to_free_list`).
     fn move_to(&mut self, frames: &mut Frames, frame: u32, order: usize, kind: MigrateType) {
         self.del(frames, frame);
@@ -351,6 +356,28 @@ impl Zone {
         let kind = frames.migrate_type(frame);
         self.area.free_one(frames, frame, order, kind);
         self.free += 1 << order;
+    }
+
+    /// Takes the free pages of a movable pageblock off the lists, one by one, unless all of it is free
+    /// (`isolate_freepages_block`).
+    pub(super) fn isolate_free_pages(&mut self, frames: &mut Frames, first: u32, taken: &mut Vec<u32>) {
+        if frames.migrate_type(first) != MigrateType::Movable {
+            return;
+        }
+        let pages = self.area.sizes.pageblock_pages();
+        let mut at = first;
+        while at < first + pages {
+            match block(&frames[at as usize]) {
+                Some((order, _)) if 1 << order >= pages => return,
+                Some((order, _)) => {
+                    self.area.del(frames, at);
+                    self.free -= 1 << order;
+                    taken.extend(at..at + (1 << order));
+                    at += 1 << order;
+                }
+                None => at += 1,
+            }
+        }
     }
 
     /// Takes a block off the free lists (`__rmqueue`).

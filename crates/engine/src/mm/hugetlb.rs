@@ -3,18 +3,24 @@
 //! A page of the pool is neither free memory nor on any list of reclaim, and it is never swapped. A segment
 //! reserves its pages when it is made, so that none of its faults fails unless a policy wants another node.
 //!
-//! Not modelled: other sizes than that of a PMD, a pool that changes while the machine runs.
+//! A pool that is set while the machine runs takes what is free in one piece, and then what reclaim and
+//! compaction make so, node by node, until no node has any more (`set_max_huge_pages`).
+//!
+//! Not modelled: other sizes than that of a PMD; kswapd and kcompactd, which a search for a huge page wakes.
 
 use std::ops::Range;
 
 use lotsfree_kernel_files::counters::vmstat;
 use lotsfree_workload::RegionId;
 
+use super::compaction::Compaction;
 use super::frame::{entry, flag};
 use super::free_area::{MigrateType, Request};
 use super::memory::Fault;
 use super::object::Backing;
-use super::{Cx, Done, Lack, Mm, Stop, footprint};
+use super::page_alloc::AllocContext;
+use super::vmscan::DirectReclaim;
+use super::{Cx, Done, Lack, Mm, Stop, Wait, footprint};
 
 /// The pool of huge pages of the size of a PMD (`struct hstate`).
 #[derive(Debug, Default)]
@@ -29,6 +35,144 @@ pub(crate) struct Hugetlb {
     reserved: u64,
     /// `vm.nr_overcommit_hugepages`
     overcommit: u64,
+}
+
+/// The pool gets another size (`set_max_huge_pages`).
+#[derive(Debug)]
+pub struct SetPool {
+    wanted: u64,
+    begun: bool,
+    /// The node that is asked next, and how many in a row have had no page.
+    node: usize,
+    failed: usize,
+    /// Nodes on which reclaim and compaction found none (`node_alloc_noretry`).
+    no_retry: u64,
+    search: Search,
+}
+
+/// The search for a huge page on a node (`__alloc_pages_slowpath`).
+#[derive(Debug, Default)]
+enum Search {
+    #[default]
+    Free,
+    Reclaim(Box<DirectReclaim>),
+    /// Zones that are to be compacted after this one.
+    Compact(Compaction, Vec<usize>),
+}
+
+impl SetPool {
+    /// The pool is to have this many pages.
+    pub fn new(wanted: u64) -> Self {
+        SetPool { wanted, begun: false, node: 0, failed: 0, no_retry: 0, search: Search::Free }
+    }
+
+    /// Sets the pool, or goes on to do so.
+    ///
+    /// # Errors
+    /// The wait after which it is to be polled again; [`Stop::Pool`] if it has fewer pages in the end.
+    pub fn poll(&mut self, mm: &mut Mm, cx: &mut Cx) -> Done {
+        if !std::mem::replace(&mut self.begun, true) {
+            cx.spend(mm.costs.syscall);
+            mm.adopt_surplus(self.wanted);
+            mm.shrink_pool(self.wanted);
+        }
+        while mm.hugetlb.persistent() < self.wanted {
+            if self.failed == mm.nodes.len() {
+                return Err(Stop::Pool);
+            }
+            let hard = self.no_retry >> self.node & 1 == 0;
+            if self.search.poll(mm, cx, self.node, hard)? {
+                (self.failed, self.no_retry) = (0, self.no_retry & !(1 << self.node));
+            } else {
+                (self.failed, self.no_retry) = (self.failed + 1, self.no_retry | 1 << self.node);
+            }
+            self.node = (self.node + 1) % mm.nodes.len();
+            if cx.spent >= cx.slice {
+                return Err(Wait::YIELD.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Search {
+    /// Takes a huge page of a node for the pool, or goes on to do so; `false` if there is none. With `hard`
+    /// it makes room for one (`__GFP_RETRY_MAYFAIL`): it gives up when reclaim frees nothing, or when a zone
+    /// has been compacted in vain.
+    fn poll(&mut self, mm: &mut Mm, cx: &mut Cx, node: usize, hard: bool) -> Result<bool, Wait> {
+        let ac = AllocContext {
+            preferred: node,
+            allowed: 1 << node,
+            write_cache: false,
+            interleaved: false,
+            kind: MigrateType::Movable,
+        };
+        loop {
+            match self {
+                Search::Free => {
+                    cx.spend(mm.costs.alloc);
+                    if mm.alloc_huge(node) {
+                        return Ok(true);
+                    }
+                    mm.wake_kswapds(&ac);
+                    if !hard {
+                        return self.fail(mm);
+                    }
+                    // What is free is compacted before anything is reclaimed.
+                    *self = Search::compact(mm, node).unwrap_or_else(|| Search::reclaim(mm, node));
+                }
+                Search::Reclaim(reclaim) => {
+                    let freed = reclaim.poll(mm, cx, &ac)?;
+                    mm.drain_all();
+                    if mm.alloc_huge(node) {
+                        *self = Search::Free;
+                        return Ok(true);
+                    }
+                    *self = match Search::compact(mm, node) {
+                        Some(compaction) => compaction,
+                        None if freed > 0 => Search::reclaim(mm, node),
+                        None => return self.fail(mm),
+                    };
+                }
+                Search::Compact(compaction, others) => {
+                    let is_done = compaction.poll(mm, cx)?;
+                    if is_done && mm.alloc_huge(node) {
+                        mm.events[vmstat::compact_success] += 1;
+                        *self = Search::Free;
+                        return Ok(true);
+                    }
+                    let Some(zone) = others.pop() else {
+                        mm.events[vmstat::compact_fail] += 1;
+                        return self.fail(mm);
+                    };
+                    *compaction = Compaction::of(mm, zone);
+                }
+            }
+        }
+    }
+
+    /// Reclaim of what a zone of a node lacks for compaction.
+    fn reclaim(mm: &Mm, node: usize) -> Search {
+        let lacks = mm.nodes[node].zones.iter().map(|zone| mm.zones[*zone].lacks_for(mm.hugetlb.order));
+        Search::Reclaim(Box::new(DirectReclaim::of_pages(lacks.min().unwrap_or(0))))
+    }
+
+    /// Compaction of the zones of a node that have enough free pages for it, the highest first; `None` if
+    /// none has.
+    fn compact(mm: &mut Mm, node: usize) -> Option<Search> {
+        let is_suitable = |zone: &usize| mm.zones[*zone].lacks_for(mm.hugetlb.order) == 0;
+        let mut zones: Vec<usize> = mm.nodes[node].zones.iter().copied().filter(is_suitable).collect();
+        let first = zones.pop()?;
+        mm.events[vmstat::compact_stall] += 1;
+        Some(Search::Compact(Compaction::of(mm, first), zones))
+    }
+
+    /// Gives up: there is none.
+    fn fail(&mut self, mm: &mut Mm) -> Result<bool, Wait> {
+        *self = Search::Free;
+        mm.events[vmstat::htlb_buddy_alloc_fail] += 1;
+        Ok(false)
+    }
 }
 
 /// What `/proc/meminfo` says of the pool, in huge pages.
@@ -55,6 +199,11 @@ impl Hugetlb {
             reserved: 0,
             overcommit,
         }
+    }
+
+    /// Pages that are there whether or not anybody needs them (`persistent_huge_pages`).
+    fn persistent(&self) -> u64 {
+        self.total.iter().sum::<u64>() - self.surplus.iter().sum::<u64>()
     }
 
     fn all_free(&self) -> u64 {
@@ -98,6 +247,7 @@ impl Mm {
                 took(&mut self.hugetlb, node);
                 failed = 0;
             } else {
+                self.events[vmstat::htlb_buddy_alloc_fail] += 1;
                 failed += 1;
             }
             node = (node + 1) % self.nodes.len();
@@ -121,8 +271,47 @@ impl Mm {
                 return true;
             }
         }
-        self.events[vmstat::htlb_buddy_alloc_fail] += 1;
         false
+    }
+
+    /// Makes surplus pages ordinary ones, as far as the pool is to have more.
+    fn adopt_surplus(&mut self, wanted: u64) {
+        for node in 0..self.nodes.len() {
+            let more = wanted.saturating_sub(self.hugetlb.persistent());
+            let adopted = more.min(self.hugetlb.surplus[node]);
+            self.hugetlb.surplus[node] -= adopted;
+        }
+    }
+
+    /// Gives back pages that are neither used nor reserved, as far as the pool is to have fewer. The others
+    /// become surplus.
+    fn shrink_pool(&mut self, wanted: u64) {
+        let mut node = 0;
+        while self.hugetlb.persistent() > wanted {
+            let has = |pool: &Hugetlb, node: usize| pool.total[node] > pool.surplus[node];
+            if has(&self.hugetlb, node) {
+                let spare = self.hugetlb.all_free() > self.hugetlb.reserved;
+                let any = (0..self.nodes.len()).find(|&of| {
+                    let of = (node + of) % self.nodes.len();
+                    spare && has(&self.hugetlb, of) && !self.hugetlb.free[of].is_empty()
+                });
+                match any.map(|of| (node + of) % self.nodes.len()) {
+                    Some(of) => self.free_huge(of),
+                    None => self.hugetlb.surplus[node] += 1,
+                }
+            }
+            node = (node + 1) % self.nodes.len();
+        }
+    }
+
+    /// Gives a free page of a node's pool back (`update_and_free_hugetlb_folio`).
+    fn free_huge(&mut self, node: usize) {
+        let Some(first) = self.hugetlb.free[node].pop() else { return };
+        self.hugetlb.total[node] -= 1;
+        for frame in first..first + (1 << self.hugetlb.order) {
+            self.frames[frame as usize].flags &= flag::ZONE | flag::USED;
+        }
+        self.free_pages(0, first, self.hugetlb.order);
     }
 
     /// Makes a segment of huge pages, which are reserved in the pool (`hugetlb_reserve_pages`), and returns
@@ -153,14 +342,10 @@ impl Mm {
         for node in 0..self.nodes.len() {
             while self.hugetlb.surplus[node] > 0
                 && self.hugetlb.all_free() > self.hugetlb.reserved
-                && let Some(first) = self.hugetlb.free[node].pop()
+                && !self.hugetlb.free[node].is_empty()
             {
                 self.hugetlb.surplus[node] -= 1;
-                self.hugetlb.total[node] -= 1;
-                for frame in first..first + (1 << self.hugetlb.order) {
-                    self.frames[frame as usize].flags &= flag::ZONE | flag::USED;
-                }
-                self.free_pages(0, first, self.hugetlb.order);
+                self.free_huge(node);
             }
         }
     }

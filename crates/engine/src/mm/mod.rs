@@ -13,6 +13,7 @@
 
 pub(crate) mod blk;
 pub(crate) mod clock;
+pub(crate) mod compaction;
 pub(crate) mod evictions;
 pub(crate) mod ext4;
 pub(crate) mod fadvise;
@@ -61,7 +62,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 pub use fadvise::{Fadvise, Madvise};
 pub use filemap::{Read, Write};
-pub use hugetlb::HugePages;
+pub use hugetlb::{HugePages, SetPool};
 pub use kswapd::Kswapd;
 use lotsfree_kernel_files::counters;
 use lotsfree_scenario::Costs;
@@ -263,6 +264,8 @@ pub enum Stop {
     /// The process may not lock that much: `ENOMEM` of `mlock`, `EAGAIN` of `mmap`, `EPERM` if it may lock
     /// nothing.
     Memlock,
+    /// The pool of huge pages got fewer than it was to have.
+    Pool,
     /// There is no page where a region has one, and the process gets a `SIGBUS`.
     Bus,
     /// The file, region or page does not exist.

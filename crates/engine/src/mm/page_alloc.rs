@@ -138,7 +138,7 @@ impl Alloc {
 
 impl SlowPath {
     /// Reclaims until there is a page, without compaction between reclaim and the next try: every allocation
-    /// is of a single page.
+    /// is of a single page. Those of huge pages for the pool are in `hugetlb.rs`.
     fn poll(&mut self, mm: &mut Mm, cx: &mut Cx) -> Result<Option<u32>, Wait> {
         let ac = &self.ac;
         loop {
@@ -314,7 +314,7 @@ impl Mm {
         None
     }
 
-    fn wake_kswapds(&mut self, ac: &AllocContext) {
+    pub(super) fn wake_kswapds(&mut self, ac: &AllocContext) {
         let mut seen = 0u64;
         for i in 0..self.nodes[ac.preferred].zonelist.len() {
             let node = self.zones[self.nodes[ac.preferred].zonelist[i]].node;

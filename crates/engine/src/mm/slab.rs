@@ -453,6 +453,18 @@ impl Mm {
         }
     }
 
+    /// Takes the buffers of a page along when it is moved to another frame (`buffer_migrate_folio`).
+    pub(super) fn move_buffers(&mut self, from: u32, to: u32) {
+        if self.slab.buffers.is_empty() {
+            return;
+        }
+        let blocks = self.blocks() as usize;
+        self.slab.buffers.resize(self.frames.len() * blocks, NONE);
+        for block in 0..blocks {
+            self.slab.buffers.swap(from as usize * blocks + block, to as usize * blocks + block);
+        }
+    }
+
     /// Frees the buffers of a page that is about to be freed (`try_to_free_buffers`).
     #[inline]
     pub(super) fn free_buffers(&mut self, cx: &Cx, frame: u32) {

@@ -81,6 +81,13 @@ impl Swap {
         self.cache.get(&frame).copied()
     }
 
+    /// Notes that a page is in another frame now.
+    pub(super) fn moved(&mut self, from: u32, to: u32) {
+        if let Some(slot) = self.cache.remove(&from) {
+            self.cache.insert(to, slot);
+        }
+    }
+
     pub(crate) fn owner_of(&self, slot: u32) -> u32 {
         self.owner[slot as usize]
     }

@@ -308,6 +308,12 @@ impl Default for DirectReclaim {
 }
 
 impl DirectReclaim {
+    /// Reclaim of more pages than a batch, as for a large block.
+    pub(super) fn of_pages(pages: u64) -> Self {
+        let scan = ScanControl::new(Reclaimer::Direct, DEF_PRIORITY, pages.max(SWAP_CLUSTER_MAX));
+        DirectReclaim { scan, ..DirectReclaim::default() }
+    }
+
     /// Reclaims, or goes on to do so, and returns the number of pages freed.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //! `fs/proc/meminfo.c`).
 //!
 //! A line is printed if the table of counters says that the generation's release has it. Lines about things
-//! that the model leaves out (transparent huge pages, compaction, NUMA balancing) are 0, as on a machine
+//! that the model leaves out (khugepaged, kcompactd, NUMA balancing) are 0, as on a machine
 //! where none of it happens. Lines whose true value is unknown are absent: the trees' own nodes, the direct
 //! map.
 

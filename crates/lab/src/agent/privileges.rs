@@ -11,6 +11,7 @@
 //! | files, `O_DIRECT`, `fadvise`, `madvise` | to own the files |
 //! | `set_mempolicy`, its own CPUs, timer slack | nothing |
 //! | a command of the scenario's: as another user, in a process namespace | `CAP_SETUID`, `CAP_SETGID`, `CAP_SYS_ADMIN`, and `CAP_KILL`, without which it would outlive the agent |
+//! | `vm.nr_hugepages` | to be root, as the file belongs to root |
 //! | `oom_score_adj`, control group | nothing: the lab writes them |
 //!
 //! An agent therefore calls [`gain_none`] first, opens the segments that the lab holds (`/proc/PID/fd`, which

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lotsfree_run::{Event, EventKind};
+use lotsfree_settings::NR_HUGEPAGES;
 use lotsfree_sys::{Buffer, Hint, Region, Usage, thread_cpu_time};
 use lotsfree_workload::{
     Advice, COPY_BUFFER, CommandId, FileId, How, Huge, Memory, Op, PACE_GRAIN_NS, RegionId, SegmentId, Stream,
@@ -18,6 +19,7 @@ use super::command;
 use super::files::{self, Open};
 use super::process::{Shared, faults_so_far, memory_now};
 use super::tally::{Account, Slow, Tally, ns};
+use crate::here;
 
 const PAGE: u64 = 4096;
 /// Nanoseconds for which a spin checks only the clock, before it checks the CPU time that it used.
@@ -63,6 +65,18 @@ fn at<T>(what: &'static str) -> impl FnOnce(io::Error) -> Result<T, Failure> {
 
 fn errno(what: &'static str, errno: i32) -> Failure {
     Failure { what, error: io::Error::from_raw_os_error(errno) }
+}
+
+/// Writes `vm.nr_hugepages`, and reads how many the pool has then.
+fn set_pool(pages: u64) -> Done {
+    let path = here::pool();
+    lotsfree_storage::set(&path, &pages.to_string()).or_else(at(NR_HUGEPAGES))?;
+    let has = std::fs::read_to_string(&path).or_else(at(NR_HUGEPAGES))?;
+    if has.trim().parse::<u64>().is_ok_and(|has| has >= pages) {
+        return Ok(());
+    }
+    let error = io::Error::other("the pool got fewer pages than it was to have");
+    Err(Failure { what: NR_HUGEPAGES, error })
 }
 
 impl Worker {
@@ -333,6 +347,7 @@ impl Worker {
             Op::Exec { command } => self.exec(command)?,
             Op::Lock { region } => self.find(region)?.lock().or_else(at("mlock"))?,
             Op::LockAll => lotsfree_sys::lock_all(false).or_else(at("mlockall"))?,
+            Op::SetPool { pages } => set_pool(pages)?,
             Op::AdviseRegion { region, advice } => {
                 self.find(region)?.advise(hint(advice)).or_else(at("madvise"))?;
             }

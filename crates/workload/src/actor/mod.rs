@@ -14,6 +14,7 @@ mod hold;
 mod locality;
 mod pace;
 mod page_toucher;
+mod pool;
 mod rng;
 mod segment_store;
 mod sessions;
@@ -40,6 +41,7 @@ pub use file_reader::{FileReader, Order};
 pub use file_writer::FileWriter;
 pub use locality::{HotCold, Locality};
 pub use page_toucher::{Alloc, HugePages, Locked, PageToucher};
+pub use pool::Pool;
 pub use rng::Rng;
 pub use segment_store::{Fill, SegmentStore};
 pub use sessions::{Private, Sessions, Sharing};
@@ -57,6 +59,9 @@ pub trait Kind {
     const ROLES: &'static [&'static str];
     /// Whether it executes programs of a host, which neither the model nor a virtual machine has.
     const EXECUTES: bool = false;
+
+    /// Whether it sets the pool of huge pages of its machine.
+    const SETS_POOL: bool = false;
 
     /// The actor's processes. Files and segments of its own are declared in `site`.
     ///
@@ -113,6 +118,8 @@ macro_rules! kinds {
             "page-toucher" => PageToucher,
             /// A process that asks for memory, as much as it is told.
             "allocator" => Allocator,
+            /// An administrator who sets the size of the pool of huge pages.
+            "pool" => Pool,
             /// Recorded accesses, replayed.
             "trace" => Trace,
             /// A real command.
@@ -147,6 +154,11 @@ macro_rules! actor {
             /// [`Kind::EXECUTES`]
             pub fn executes(&self) -> bool {
                 match self { $(Actor::$kind(_) => <$kind as Kind>::EXECUTES),* }
+            }
+
+            /// [`Kind::SETS_POOL`]
+            pub fn sets_pool(&self) -> bool {
+                match self { $(Actor::$kind(_) => <$kind as Kind>::SETS_POOL),* }
             }
 
             /// As [`Kind::build`].

@@ -1371,3 +1371,17 @@ fn a_command_that_no_host_could_execute_is_refused() {
         assert_eq!(refused(&format!("kind = \"exec\"\n{keys}")), error);
     }
 }
+
+#[test]
+fn an_administrator_sets_the_pool_as_often_as_he_is_told() {
+    let text = "kind = \"pool\"\npages = 300\ntimes = 2\npause = \"1 s\"";
+    let once = [Op::Begin, Op::SetPool { pages: 300 }, Op::Done];
+    let expected = [&once[..], &[Op::Sleep { ns: 1_000_000_000 }], &once].concat();
+    let (mut threads, _) = build(text);
+    assert_eq!(ops(&mut threads[0], 100), expected);
+    assert_eq!(
+        refused("kind = \"pool\"\npages = 2000000000"),
+        "pages: is 2000000000; it may be at most 1073741824"
+    );
+    assert_eq!(refused("kind = \"pool\"\npages = 3\ntimes = 0"), "times: is 0; it may be 1 to 1000000");
+}
