@@ -55,7 +55,7 @@ fn each_says_where_what_and_what_would_be_accepted() {
     let sizes = "write a number with B, KiB, MiB, GiB or TiB in quotes, such as \"10 MiB\"";
     let times = "write a number with ns, us, ms, s, min, h or d in quotes, such as \"200 ms\"";
     let kinds = "\"app-server\", \"file-writer\", \"file-reader\", \"segment-store\", \"sessions\", \"page-toucher\", \
-                 \"allocator\", \"trace\", \"exec\"";
+                 \"allocator\", \"pool\", \"trace\", \"exec\"";
     let policies = "write \"local\", \"preferred 0\", \"bind 0,1\", \"interleave\" or \"interleave 0,1\"";
     let keys = "write machine.KEY, actor.NAME.KEY, file.NAME.KEY, calibration.COST, generation or a setting such as \
                 vm.swappiness";
