@@ -1,12 +1,14 @@
 //! Compaction (`mm/compaction.c`): pages are moved until a block of the size of a huge page is free.
 //!
 //! One scanner goes up through the pageblocks of a zone and takes what can be moved out of them, another goes
-//! down from the end and finds free pages for it. They meet when everything has been tried. Pages of the
-//! kernel, of the pool of huge pages and those that a device reads or writes stay where they are, and a
-//! pageblock that has one of them never becomes free.
+//! down from the end and finds free pages for it. The next compaction goes on from where they are. When they
+//! meet, it has failed, and the next one begins anew: who searches for one block after the other and gives up
+//! after a failure gets about as many as one passage makes. Pages of the kernel, of the pool of huge pages
+//! and those that a device reads or writes stay where they are, and a pageblock that has one of them never
+//! becomes free.
 //!
-//! Not modelled: where the scanners were the last time and pageblocks that are skipped for it, the deferral
-//! after failures, kcompactd and proactive compaction, and that a task waits for pages under writeback.
+//! Not modelled: pageblocks that are skipped because they were in vain lately, the deferral after failures,
+//! kcompactd and proactive compaction, and that a task waits for pages under writeback.
 
 use lotsfree_kernel_files::counters::vmstat;
 
@@ -39,12 +41,12 @@ impl Zone {
 }
 
 impl Compaction {
-    /// Compaction of a zone from its beginning.
+    /// Compaction of a zone from where the last one ended.
     pub(crate) fn of(mm: &mut Mm, zone: usize) -> Self {
         mm.drain_all();
         let blocks: Vec<u32> = mm.frames.pageblocks_of(zone).collect();
-        let free = blocks.len();
-        Compaction { zone, blocks, migrate: 0, free, targets: Vec::new() }
+        let (migrate, free) = mm.zones[zone].compact_cached.unwrap_or((0, blocks.len()));
+        Compaction { zone, blocks, migrate, free, targets: Vec::new() }
     }
 
     /// Compacts, or goes on to do so, and returns whether there is such a block now.
@@ -58,16 +60,17 @@ impl Compaction {
             self.empty(mm, cx, first);
             if mm.zones[self.zone].area.has_pageblock(MigrateType::Movable) {
                 self.end(mm);
+                mm.zones[self.zone].compact_cached = Some((self.migrate, self.free));
                 return Ok(true);
             }
             if cx.spent >= cx.slice {
                 // Others may take the free pages meanwhile.
-                self.free += usize::from(!self.targets.is_empty());
                 self.end(mm);
                 return Err(Wait::YIELD);
             }
         }
         self.end(mm);
+        mm.zones[self.zone].compact_cached = None;
         Ok(false)
     }
 
@@ -75,6 +78,11 @@ impl Compaction {
     /// `migrate_pages`).
     fn empty(&mut self, mm: &mut Mm, cx: &mut Cx, first: u32) {
         let pages = mm.zones[self.zone].area.sizes.pageblock_pages();
+        if mm.frames[first as usize].has(flag::KERNEL) && mm.frames[first as usize].has(flag::HUGETLB) {
+            // A huge page of the pool is looked at once.
+            mm.events[vmstat::compact_migrate_scanned] += 1;
+            return;
+        }
         cx.spend(mm.costs.walk * u64::from(pages));
         mm.events[vmstat::compact_migrate_scanned] += u64::from(pages);
         for from in first..first + pages {
@@ -103,8 +111,9 @@ impl Compaction {
         self.targets.pop()
     }
 
-    /// Gives back the free pages that were not used (`release_freepages`).
+    /// Gives back the free pages that were not used, to be found again (`release_freepages`).
     fn end(&mut self, mm: &mut Mm) {
+        self.free += usize::from(!self.targets.is_empty());
         for frame in self.targets.drain(..) {
             mm.frames[frame as usize].flags &= flag::ZONE;
             mm.zones[self.zone].free_one_page(&mut mm.frames, frame, 0);

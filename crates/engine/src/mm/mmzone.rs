@@ -87,6 +87,9 @@ pub(crate) struct Zone {
     pub(crate) boost: u64,
     /// Pages by which they can be raised at most; 0 if they never are.
     pub(super) max_boost: u64,
+    /// Pageblocks that the scanners of compaction left before them, counted from the first: where the next
+    /// compaction starts (`compact_cached_migrate_pfn`, `compact_cached_free_pfn`); `None` at the ends.
+    pub(super) compact_cached: Option<(usize, usize)>,
     /// ZONE_BOOSTED_WATERMARK: kswapd is to be woken for a boost.
     pub(super) boosted: bool,
     /// Pages that the zone keeps from an allocation, by the highest zone that the allocation may use.
@@ -478,6 +481,7 @@ impl Mm {
                 watermark: Watermarks { min: 0, low: 0, high: 0, promo: None },
                 boost: 0,
                 max_boost: 0,
+                compact_cached: None,
                 boosted: false,
                 reserve: [0; 5],
                 dirty_reserve: 0,
