@@ -3,9 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Instance, Kind, Refusal, Site, thread, within};
+use super::repeat::{Repeat, once};
+use super::{Instance, Kind, Refusal, Site, thread};
 use crate::op::{CommandId, Op};
-use crate::program::{CommandSpec, Stream};
+use crate::program::CommandSpec;
 use crate::quantity::Time;
 
 /// A program of the host, such as a backup or a dump, as it is.
@@ -32,12 +33,7 @@ pub struct Exec {
     pub pause: Time,
 }
 
-fn once() -> u32 {
-    1
-}
-
-/// Most executions, and most arguments.
-const TIMES: u32 = 1_000_000;
+/// Most arguments.
 const ARGUMENTS: usize = 1000;
 
 impl Kind for Exec {
@@ -62,32 +58,9 @@ impl Kind for Exec {
         if let Some(user) = self.user.as_deref().filter(|user| matches!(*user, "" | "0" | "root")) {
             return Err(Refusal::new("user", format!("is {user:?}; it must be another user than root")));
         }
-        let times = within("times", self.times, 1, TIMES)?;
         let command = CommandId(site.commands.len() as u32);
+        let stream = Repeat::new(Op::Exec { command }, self.times, self.pause)?;
         site.commands.push(CommandSpec { words: self.command.clone(), user: self.user.clone() });
-        let stream = Executor { command, times, pause: self.pause.ns() };
         Ok(Instance::only(vec![thread("command", &[], stream)]))
-    }
-}
-
-struct Executor {
-    command: CommandId,
-    /// How often it is still to be executed.
-    times: u32,
-    /// Nanoseconds.
-    pause: u64,
-}
-
-impl Stream for Executor {
-    /// One execution at a time: each takes long.
-    fn fill(&mut self, out: &mut Vec<Op>) {
-        if self.times == 0 {
-            return;
-        }
-        self.times -= 1;
-        out.extend([Op::Begin, Op::Exec { command: self.command }, Op::Done]);
-        if self.pause > 0 && self.times > 0 {
-            out.push(Op::Sleep { ns: self.pause });
-        }
     }
 }

@@ -15,6 +15,7 @@ mod locality;
 mod pace;
 mod page_toucher;
 mod pool;
+mod repeat;
 mod rng;
 mod segment_store;
 mod sessions;

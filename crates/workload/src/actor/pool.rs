@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Instance, Kind, Refusal, Site, thread, within};
+use super::repeat::{Repeat, once};
+use super::{Instance, Kind, Refusal, Site, thread};
 use crate::op::Op;
-use crate::program::Stream;
 use crate::quantity::Time;
 
 /// Sets the size of the pool of huge pages, as `sysctl -w vm.nr_hugepages=N` does on a host in use.
@@ -26,12 +26,7 @@ pub struct Pool {
     pub pause: Time,
 }
 
-fn once() -> u32 {
-    1
-}
-
-/// The most times, and the most huge pages: 2 PiB of 2 MiB each.
-const TIMES: u32 = 1_000_000;
+/// The most huge pages: 2 PiB of 2 MiB each.
 const PAGES: u64 = 1 << 30;
 
 impl Kind for Pool {
@@ -39,32 +34,10 @@ impl Kind for Pool {
     const SETS_POOL: bool = true;
 
     fn build(&self, _: &mut Site<'_>) -> Result<Vec<Instance>, Refusal> {
-        let times = within("times", self.times, 1, TIMES)?;
         if self.pages > PAGES {
             return Err(Refusal::new("pages", format!("is {}; it may be at most {PAGES}", self.pages)));
         }
-        let stream = Setter { pages: self.pages, times, pause: self.pause.ns() };
+        let stream = Repeat::new(Op::SetPool { pages: self.pages }, self.times, self.pause)?;
         Ok(Instance::only(vec![thread("administrator", &[], stream)]))
-    }
-}
-
-struct Setter {
-    pages: u64,
-    /// How often it is still to be set.
-    times: u32,
-    /// Nanoseconds.
-    pause: u64,
-}
-
-impl Stream for Setter {
-    fn fill(&mut self, out: &mut Vec<Op>) {
-        if self.times == 0 {
-            return;
-        }
-        self.times -= 1;
-        out.extend([Op::Begin, Op::SetPool { pages: self.pages }, Op::Done]);
-        if self.pause > 0 && self.times > 0 {
-            out.push(Op::Sleep { ns: self.pause });
-        }
     }
 }
