@@ -286,21 +286,19 @@ impl Mm {
     /// Gives back pages that are neither used nor reserved, as far as the pool is to have fewer. The others
     /// become surplus.
     fn shrink_pool(&mut self, wanted: u64) {
-        let mut node = 0;
-        while self.hugetlb.persistent() > wanted {
-            let has = |pool: &Hugetlb, node: usize| pool.total[node] > pool.surplus[node];
-            if has(&self.hugetlb, node) {
-                let spare = self.hugetlb.all_free() > self.hugetlb.reserved;
-                let any = (0..self.nodes.len()).find(|&of| {
-                    let of = (node + of) % self.nodes.len();
-                    spare && has(&self.hugetlb, of) && !self.hugetlb.free[of].is_empty()
-                });
-                match any.map(|of| (node + of) % self.nodes.len()) {
-                    Some(of) => self.free_huge(of),
-                    None => self.hugetlb.surplus[node] += 1,
-                }
-            }
-            node = (node + 1) % self.nodes.len();
+        let count = self.nodes.len();
+        let mut nodes = (0..count).cycle();
+        let is_ordinary = |pool: &Hugetlb, node: usize| pool.total[node] > pool.surplus[node];
+        while self.hugetlb.persistent() > wanted && self.hugetlb.all_free() > self.hugetlb.reserved {
+            let pool = &self.hugetlb;
+            let has_free = |node: &usize| is_ordinary(pool, *node) && !pool.free[*node].is_empty();
+            let Some(node) = nodes.by_ref().take(count).find(has_free) else { break };
+            self.free_huge(node);
+        }
+        while self.hugetlb.persistent() > wanted
+            && let Some(node) = nodes.by_ref().find(|node| is_ordinary(&self.hugetlb, *node))
+        {
+            self.hugetlb.surplus[node] += 1;
         }
     }
 
@@ -529,6 +527,21 @@ mod tests {
         assert_eq!(pool(&mm), [9, 9, 9, 1]);
         mm.remove_segment(&mut Cx::new(0, 0, 0, 0), segment);
         assert_eq!(pool(&mm), [8, 8, 0, 0]);
+    }
+
+    #[test]
+    fn a_pool_that_shrinks_keeps_what_is_reserved_as_surplus() {
+        let mut mm = machine(8, 0);
+        let segment = mm.create_huge_segment(5 * 512).unwrap();
+        let mut cx = Cx::new(mm.create_task(), 0, mm.create_process(Policy::Local), 0);
+        assert_eq!(SetPool::new(2).poll(&mut mm, &mut cx), Ok(()));
+        assert_eq!(pool(&mm), [5, 5, 5, 3]);
+        assert_eq!(SetPool::new(8).poll(&mut mm, &mut cx), Ok(()));
+        assert_eq!(pool(&mm), [8, 8, 5, 0], "surplus pages become ordinary ones before others are taken");
+        SetPool::new(0).poll(&mut mm, &mut cx).unwrap();
+        assert_eq!(pool(&mm), [5, 5, 5, 5]);
+        mm.remove_segment(&mut cx, segment);
+        assert_eq!(pool(&mm), [0, 0, 0, 0]);
     }
 
     #[test]
